@@ -55,7 +55,7 @@ drivers: $(VENV)/.dev  ## verify every kernel in every type on every OpenCL devi
 browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
-gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the same, one with more work is slower
+gate: $(VENV)/.dev  ## try the gate: kernels interleaved with themselves are the same, one with more work is slower
 	$(BIN)/python tools/gate.py
 
 soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes; verification in full

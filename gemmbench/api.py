@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -31,25 +33,27 @@ from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
-from gemmbench.model.units import clean, counted, reason_of
+from gemmbench.model.units import clean, counted, reason_of, size, wrapped
 from gemmbench.opencl.drivers import Problem, sentence
-from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
+from gemmbench.options import CHART, PAGE, Options, Text, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
-from gemmbench.options.names import check_folder, check_overwriting, choose
+from gemmbench.options.names import check_folder, check_overwriting, choose, choose_measured, listed_sizes
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
-from gemmbench.regress.results import sheets
+from gemmbench.regress.results import conclusion, sheets
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stack, stdout
-from gemmbench.stats.rates import within_ceiling
+from gemmbench.report.table import Cell, Sheet, html, stack, stdout
+from gemmbench.stats.rates import view_scope, within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result, result
+from gemmbench.views import axis_of
+from gemmbench.views import sheets as table_sheets
 from gemmbench.views import show as show_table
 
 if TYPE_CHECKING:
@@ -71,9 +75,11 @@ def stderr() -> Console:
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """Print a line on stderr, unless `quiet`."""
+    """Print a line on stderr, unless `quiet`. A terminal's line is wrapped at spaces."""
     if not quiet:
-        stderr().print(sentence, soft_wrap=True)
+        console = stderr()
+        text = wrapped(sentence, console.width) if console.is_terminal else sentence
+        console.print(text, soft_wrap=True)
 
 
 class _Messages(Console):
@@ -81,6 +87,16 @@ class _Messages(Console):
         """Discard further messages if nobody reads them: rich would end the process."""
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+@dataclass(frozen=True, repr=False)
+class Chart:
+    """A chart that a notebook shows."""
+
+    png: bytes
+
+    def _repr_png_(self) -> bytes:
+        return self.png
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,23 +112,68 @@ class Run(run_file.Run):
         """Print the command's table on stdout, or all tables of a loaded run. `verbose` adds each row."""
         stdout().print(self.table(verbose))
 
+    def select(self, kernels: Any = None, sizes: Any = None, scope: str | None = None) -> Run:
+        """A copy of the run with only some of its GEMMs, and the scope that its tables show.
+
+        Args:
+            kernels: names of kernels and libraries, or groups of them; a list, or text with commas.
+            sizes: sizes of a sweep; a number, a list, or text with commas.
+            scope: kernel, device, host or all; without it, that of the whole run.
+
+        Raises:
+            UsageError: nothing of that was measured, or the run is not a sweep.
+        """
+        gemms = [row for row in self.rows if row.kind == "gemm"]
+        if kernels is not None:
+            names = choose_measured(_text(kernels), tuple(dict.fromkeys(row.variant for row in gemms)))
+            gemms = [row for row in gemms if row.variant in names]
+        if sizes is not None:
+            axis, wanted = axis_of(self), listed_sizes(_text(sizes))
+            if axis is None:
+                raise UsageError(f"--sizes is for sweeps, and {self.path or 'this run'} is not one")
+            present = sorted({getattr(row.problem, axis) for row in gemms if row.problem})
+            if missing := [str(size) for size in wanted if size not in present]:
+                there = ", ".join(map(str, present))
+                raise UsageError(f"--sizes {', '.join(missing)} was not measured; there are {there}")
+            gemms = [row for row in gemms if getattr(row.problem, axis) in wanted]
+        named = tuple(dict.fromkeys(row.variant for row in gemms)) if kernels else self.header.named
+        header = replace(self.header, scope=scope or view_scope(self), named=named, more_kernels=0)
+        chosen = {id(row) for row in gemms}
+        rows = tuple(row for row in self.rows if row.kind != "gemm" or id(row) in chosen)
+        return Run(header, rows, self.path, self)
+
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
         return show_table(self, order_of(self), verbose)
 
-    def plot(self, path: str | Path, kind: str | None = None) -> None:
-        """Draw a chart of the run to a file.
+    def __repr__(self) -> str:
+        counts = Counter(row.status for row in self.rows)
+        rows = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no rows"
+        devices = dict.fromkeys(device.title for device in self.header.devices)
+        return clean(f"<gemmbench.Run {self.header.view}: {rows}; {', '.join(devices) or 'no device'}>")
+
+    def _repr_html_(self) -> str:
+        """The tables of `show`, for a notebook."""
+        return html(table_sheets(self, order_of(self))) or escape(repr(self))
+
+    def plot(self, path: str | Path | None = None, kind: str | None = None) -> Chart | None:
+        """Draw a chart of the run to a file, or return it for a notebook.
 
         Args:
-            path: a .png, .svg or .pdf file; it is replaced.
+            path: a .png, .svg or .pdf file; it is replaced. Without it, the chart is returned.
             kind: one of ``gemmbench plot --kind list``; without it, what suits the run.
 
         Raises:
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
+        if path is None:
+            from gemmbench import chart_views  # matplotlib takes a second to import
+
+            return Chart(chart_views.png([self], kind or chart_views.default_kind(self), families([self])))
         path = Path(path)
         CHART.check("--plot", path)
         draw([self], kind, path)
+        return None
 
     def report(self, path: str | Path, **values: Any) -> None:
         """Write a page with the run's tables and charts, as ``gemmbench report`` does of saved runs.
@@ -138,18 +199,26 @@ class Run(run_file.Run):
         """
         return exported.to_flat(self) if flat else exported.to_records(self)
 
-    def text(self, format: str) -> str:
-        """The run as text, as ``show --format`` prints it. `UsageError` if there is no such format."""
+    def text(self, format: str, repetitions: bool = False) -> str:
+        """The run as text, as ``show --format`` prints it.
+
+        With `repetitions`, the format ``google-benchmark`` has every batch. Raise `UsageError` for another
+        format, and for an unknown one.
+        """
+        if repetitions:
+            if format != "google-benchmark":
+                raise UsageError(f"--repetitions needs --format google-benchmark, not {format}")
+            return exports.google_benchmark(self, repetitions)
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
         return exports.FORMATS[format](self, order_of(self))
 
-    def export(self, path: str | Path, format: str) -> None:
+    def export(self, path: str | Path, format: str, repetitions: bool = False) -> None:
         """Write what `text` returns to a file, replacing it, as ``show --format FORMAT --out FILE`` does.
 
-        Raise `UsageError` if there is no such format, the file is the run's own, or it cannot be written.
+        Raise `UsageError` as `text` does, or if the file is the run's own or cannot be written.
         """
-        write_text(Path(path), self.text(format), _paths([self]))
+        write_text(Path(path), self.text(format, repetitions), _paths([self]))
 
     def check_measured(self) -> None:
         """Raise `NothingMeasured`, with the run, if it has rows on devices but none with status ok.
@@ -162,6 +231,10 @@ class Run(run_file.Run):
             first = asked[0]
             what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
             raise NothingMeasured(f"nothing was measured on the device: {what}", self)
+
+
+def _text(value: Any) -> str:
+    return Text().convert(value, None, None)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -178,6 +251,13 @@ class Comparison(comparisons.Comparison):
     def show(self, verbose: bool = False) -> None:
         """Print the table of ``gemmbench compare``."""
         stdout().print(stack(sheets(self, verbose)))
+
+    def __repr__(self) -> str:
+        return f"<gemmbench.Comparison: {conclusion(self)}>"
+
+    def _repr_html_(self) -> str:
+        """The table of `show`, for a notebook."""
+        return html(sheets(self))
 
 
 def _with_table(comparison: comparisons.Comparison) -> Comparison:
@@ -244,10 +324,30 @@ def schema(name: str) -> dict[str, Any]:
     return exported.schema(name)
 
 
-def devices() -> list[DeviceFacts]:
+class Devices(list[DeviceFacts]):
+    """A list that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        """A table of the devices, for a notebook."""
+        names = ("device", "name", "driver", "type", "compute units", "memory")
+        rows = (
+            (
+                device.index,
+                *device.title.split(" | "),
+                device.type,
+                device.compute_units,
+                size(device.global_mem_bytes),
+            )
+            for device in self
+        )
+        cells = tuple(tuple(Cell(clean(str(text))) for text in row) for row in rows)
+        return html([Sheet(keys=names[:1], blocks=(names[1:],), rows=cells, left=frozenset(names[:4]))])
+
+
+def devices() -> Devices:
     """Every OpenCL device, in the order of ``--device``, from a child process. `UsageError` without any."""
     with Worker(make_machine) as worker:
-        return list(suite.every_device(worker)[0])
+        return Devices(suite.every_device(worker)[0])
 
 
 @_takes(DoctorOptions)

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gemmbench.charts import pane
 from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
-from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, separate_figures, write
+from gemmbench.charts.pane import ChartError, Families, Pane, drawn_as, figure_of, separate_figures, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
 from gemmbench.regress.compare import ComparedRow, Comparison, Verdict, compare
-from gemmbench.regress.results import row_name, sentence
+from gemmbench.regress.results import SUMMED_UP, change, interval, row_name, sentence
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,11 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
     write(lambda: figure(runs, kind, families), path)
 
 
+def png(runs: Sequence[Run], kind: str, families: Families = _NONE) -> bytes:
+    """Draw saved runs as `draw` does, and return the PNG."""
+    return drawn_as(".png", lambda: figure(runs, kind, families))
+
+
 def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:
     """Draw every pane of a chart as a separate figure. See `figure`."""
     return separate_figures(lambda: KINDS[kind].panes(runs, families))
@@ -165,6 +170,9 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 COLOURS: Mapping[Verdict, str] = {
     "slower": pane.COLOURS[1],
     "possibly slower": pane.COLOURS[4],
+    "differs": pane.COLOURS[4],
+    "cannot tell": pane.PALE,
+    "within": pane.GREY,
     "unchanged": pane.GREY,
     "faster": pane.COLOURS[2],
 }
@@ -175,20 +183,19 @@ def ratios(comparison: Comparison) -> list[Pane]:
     """Return a pane for each device, the host last, with a bar for each row, the largest slowdown first.
 
     Each pane has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12 rows. Rows
-    without a ratio or with an unknown range are omitted.
+    without a ratio are omitted. Black lines are intervals, if they are known.
     """
     groups = by_key(
         (line.key[1], line)
         for line in comparison.lines
-        if line.ratio and line.verdict in COLOURS and line.ratio.low > 0 and line.ratio.high < 1e6
+        if line.ratio and line.verdict in COLOURS and 0 < line.ratio.median < 1e6
     )
     panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
-        ordered = sorted(groups[device], key=lambda line: (line.verdict == "unchanged", -abs(_change(line))))
-        changed = sum(line.verdict != "unchanged" for line in ordered)
+        ordered = sorted(groups[device], key=lambda line: (line.verdict in SUMMED_UP, -abs(_change(line))))
+        changed = sum(line.verdict not in SUMMED_UP for line in ordered)
         shown = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
-        hidden, interleaved = len(ordered) - len(shown), comparison.rules.interleaved
-        paint = partial(_paint, lines=shown, hidden=hidden, interleaved=interleaved)
+        paint = partial(_paint, lines=shown, hidden=len(ordered) - len(shown))
         panes.append(Pane(bars_height(list(map(_bar, shown))) + 0.4, paint))
     return panes
 
@@ -200,21 +207,22 @@ def _change(line: ComparedRow) -> float:
 def _bar(line: ComparedRow) -> Bar:
     """Build the bar of a row: the change of its time in per cent, with its interval and a description."""
     part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
-    interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
+    ends = (
+        (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio and interval(line) else None
+    )
     said = f"{row_name(line.row)}: {sentence(line)}"
-    return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
+    shown = change(line.ratio.median) if line.ratio else ""
+    return Bar((part,), shown, row_text(line.row), False, said, ends)
 
 
-def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int, interleaved: bool) -> None:
+def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
     """Draw the rows' bars, a title with the number of hidden rows, and the largest threshold as a band."""
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
-    limits = 100 * (1 / (1 + edge) - 1), 100 * edge
-    axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
+    axes.axvspan(-100 * edge, 100 * edge, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
     draw_bars(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
     verdicts = {line.verdict for line in lines}
     keys = [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts]
-    ends = "95 % intervals" if interleaved else "from medians to minima"
-    below = f"Grey band: threshold. Black lines: {ends}."
+    below = "Grey band: threshold." + (" Black lines: intervals." if any(map(interval, lines)) else "")
     below += f" {counted(hidden, 'row')} changed less." if hidden else ""
     pane.titles(axes, f"Change, {clean(lines[0].device).replace(' | ', ', ')}", below, keys)
 

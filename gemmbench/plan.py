@@ -253,7 +253,8 @@ def _gemm_case(
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = tuple(filter(None, (tuned_preset.note if tuned_preset else "", variant.limits)))
+    tuned_note = tuned_preset.note if tuned_preset else ""
+    notes = tuple(filter(None, (tuned_note, variant.limits, _conversion(variant, problem.dtype))))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
@@ -272,6 +273,15 @@ def _gemm_case(
         return Skip(case.row("unsupported", reason))
     reason = _too_large(device, variant, problem, full) or _lacks_host_memory(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
+
+
+def _conversion(variant: Variant, dtype: str) -> str:
+    """A note on who makes shorter numbers of the operands, and how; "" if nobody does."""
+    if not DTYPES[dtype].dropped:
+        return ""
+    if variant.library:
+        return f"{variant.name} rounds operands to {dtype}, to nearest"
+    return f"the tensor cores cut operands off to {dtype}: up to twice the error of rounding"
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
@@ -310,13 +320,13 @@ def _unsupported(
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Return why data or device type, arguments, batches, extensions or images rule out a variant, or ""."""
     if problem.dtype not in variant.needs.dtypes:
-        return f"{variant.name} is written for {', '.join(variant.needs.dtypes)}"
+        return f"{variant.name} supports only {', '.join(variant.needs.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
-        return f"{variant.name} is written for a {variant.needs.device_type.upper()}"
+        return f"{variant.name} runs only on {variant.needs.device_type.upper()}s"
     if missing := variant.needs.unfit(problem) or _unsupported_argument(variant, problem):
         return missing
     if problem.batch > 1 and not variant.launches.batches:
-        return f"{variant.name} computes one problem in a launch, and no batch"
+        return f"{variant.name} does not support batches"
     no_images = "the device has no images" if variant.launches.images and not device.images else ""
     return variant.needs.unmet(device, problem.dtype, parameters) or no_images
 
@@ -329,7 +339,7 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
     for name in variant.launches.without:
         value, fixed = wanted[name]
         if value != fixed:
-            return f"{variant.name} takes no {name}: it is for {name} = {fixed}, not {value:g}"
+            return f"{variant.name} supports only {name} = {fixed}, not {value:g}"
     return ""
 
 
@@ -344,10 +354,14 @@ def _exceeds(
     for step in variant.steps(values):
         group = step.group_within(values, device.max_work_group_size, device.max_work_item_sizes, fixed)
         if math.prod(group) > device.max_work_group_size:
-            return f"needs work-groups of {math.prod(group)}, the device takes {device.max_work_group_size}"
+            return (
+                f"needs work-groups of {math.prod(group)}, the device supports {device.max_work_group_size}"
+            )
         for wanted, most in zip(group, device.max_work_item_sizes, strict=False):
             if wanted > most:
-                return f"needs {wanted} work-items in one direction of a group, the device takes {most}"
+                return (
+                    f"needs {wanted} work-items in one dimension of a work-group, the device supports {most}"
+                )
     return ""
 
 
@@ -359,18 +373,18 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
             if pixels > most:
                 return f"{image.source} is an image {pixels} pixels {side}, the device allows {most}"
     if could_overflow(problem):
-        return f"sums of {problem.k} products could leave the integers that C holds"
+        return f"sums of {problem.k} products could overflow C"
     temporaries = variant.temporary_bytes(problem, parameters)
     itemsize = DTYPES[problem.dtype].itemsize
     elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
     if most > LONGEST * problem.batch:  # from problem to problem of a batch they count in 64 bits
-        return f"{name} has more than 2^31 elements, which 32-bit indexes do not reach"
+        return f"{name} has more than 2^31 elements, and so exceeds 32-bit indexing"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])
-    if largest > device.max_alloc_bytes:
-        return f"{name} needs {size(largest)}, the device allows {size(device.max_alloc_bytes)} in one buffer"
+    if largest > (most := device.largest_buffer_bytes):
+        return f"{name} needs {size(largest)}, the device allows {size(most)} in one buffer"
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
@@ -473,7 +487,7 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
         if not matches or part.isdecimal():  # a number is a model, not part of a version
             matches = [device for device in ranked if part in _plain(device.name)]
     if not matches:
-        what = f"no device is {term!r}" if term else "a device is missing beside a comma"
+        what = f"no device is {term!r}" if term else "--device has an empty name in its list"
         listing = ", ".join(f"{device.index} ({device.title})" for device in devices)
         raise UsageError(f"{what}; choose {listing} or all")
     return matches[:1]
@@ -514,9 +528,11 @@ def rebuild(
             step = _rebuilt_gemm(row, devices[max(position, 0)], user_kernels)
         else:
             known = probes.get(position, {})  # of the host there are none
-            step = known.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
+            step = known.get(replace(row, device=0).key) or _unknown(
+                row, f"probe {row.variant} with these parameters"
+            )
         if isinstance(step, Skip):
-            steps.append(Skip(replace(step.row, device=position)))
+            steps.append(Skip(replace(step.row, device=position, given=row.given)))
             continue
         values = row.parameters if former and row.parameters != step.parameters else None
         step = replace(step, device=position, former=former, given=row.given, former_parameters=values)
@@ -544,7 +560,7 @@ def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Vari
     problem, variant = row.problem, (user_kernels if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:
-        reason = f"{clean(row.variant)} is a kernel of your own: --kernel-file {clean(row.own)} brings it"
+        reason = f"{clean(row.variant)} is your own kernel: pass --kernel-file {clean(row.own)}"
         return Skip(replace(_unknown(row, "").row, reason=reason, own=row.own))
     if variant is None:
         return _unknown(row, f"kernel {row.variant}")
@@ -564,5 +580,5 @@ def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Vari
 def _unknown(row: Row, what: str) -> Skip:
     """Return an unsupported row: this gemmbench has no `what`."""
     empty = Row(row.kind, row.device, row.variant, row.dtype, row.parameters, "unsupported")
-    reason = f"this gemmbench has no {what}"
+    reason = f"this version has no {what}"
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))

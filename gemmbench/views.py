@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
-from gemmbench.model.device import HOST, POWER, Conditions, Readings
+from gemmbench.model.device import HOST, MEAN, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted
@@ -29,9 +29,22 @@ AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
 """The dimension that varies, by the view of a sweep."""
 
 
+def axis_of(run: Run) -> str | None:
+    """The dimension that a sweep varies: ``m`` (with n and k) or ``k``; None if the run is not a sweep."""
+    return AXES.get(run.header.view) or sweep_axis(run.rows)
+
+
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    """The tables of rows: a sweep if the view says so or the rows are one, otherwise a line for each."""
-    axis = AXES.get(run.header.view) or sweep_axis(run.rows)
+    """The tables of rows: a problem, a sweep if the view says so or the rows are one, or a line for each.
+
+    A problem that was measured several times with a kernel has a line for each row, too.
+    """
+    gemms = [row for row in run.rows if row.kind == "gemm"]
+    axis = axis_of(run)
+    if len({row.problem for row in gemms}) == 1:
+        if len({row.key for row in gemms}) == len(gemms):
+            return sweep_table.problem_sheets(run, scope, order)
+        axis = None
     return sweep_table.sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
 
 
@@ -72,17 +85,15 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Add a note to the last table: how many more kernels exist, what ~ means if it appears, "Details: -v".
+    """Add a note to the last table: how many more kernels exist, "Details: -v".
 
     The last part is missing if `verbose`. Tuning tables stay unchanged.
     """
     if not tables or is_tuning(run):
         return [*tables]
     more = run.header.more_kernels
-    entries = (cell.text for sheet in tables for row in sheet.rows for cell in row)
     texts = (
         f"{counted(more, 'more kernel')}: --kernel all." if more else "",
-        f"{notes.UNCERTAIN} {notes.meaning(run)}" if any(notes.UNCERTAIN in text for text in entries) else "",
         "" if verbose else "Details: -v",
     )
     line = " ".join(filter(None, texts))
@@ -95,7 +106,7 @@ def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     return markdown(sheets(run, order)) or "No rows.\n"
 
 
-_DEVICE = ("clock MHz", "of", "power W", "C", "limits")
+_DEVICE = ("clock MHz", "max MHz", "power W", "temp C", "limits")
 _HOST = ("other cores", "steal")
 
 
@@ -119,6 +130,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     if not lines:
         return None
     has_readings = any(window.clock_mhz or window.power_w for *_, window in lines)
+    has_means = any(state.power == MEAN for _, state, *_ in lines)
 
     def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
         """Format a line: warm-up, control bursts, medians of readings, the highest temperature."""
@@ -140,11 +152,12 @@ def _conditions(run: Run, device: int) -> Sheet | None:
 
     return Sheet(
         heading=heading(run, device),
-        caption="conditions: medians of the batches, the highest temperature",
-        keys=("", "timed"),
-        blocks=(("warmed", "control"), *((_DEVICE,) if has_readings else ()), _HOST),
+        caption="conditions: medians of the batches, the highest temperature"
+        + (", the mean power of the last second" if has_means else ""),
+        keys=("", "scope"),
+        blocks=(("warm-up", "bursts"), *((_DEVICE,) if has_readings else ()), _HOST),
         rows=tuple(tuple(map(Cell, cells(*line))) for line in lines),
-        left=frozenset({"timed", "limits"}),
+        left=frozenset({"scope", "limits"}),
     )
 
 

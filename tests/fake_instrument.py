@@ -162,16 +162,19 @@ class HotWatch(Watch):
     Attributes:
         device: that is watched; None where its driver says nothing.
         warm_s: see `Watch`.
+        reported_s: from when on the driver reports a limit.
     """
 
     device: HotDevice | None = None
     warm_s: float = 0.1
+    reported_s: float = 0.0
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         if self.device is None:
             return None
         begins = tuple(batch.begin for batch in batches)
-        is_limited = clock != "host" and self.device.limit > 0
+        is_reported = self.device.instrument.clock() >= self.reported_s
+        is_limited = clock != "host" and self.device.limit > 0 and is_reported
         return Conditions(power_limited=is_limited, max_mhz=FULL_MHZ, windows={clock: Readings(begins)})
 
 

@@ -86,7 +86,7 @@ def _bandwidth() -> list[Row]:
             if variant == "local-read":
                 del choice["pattern"]
             notes = ("working set 4.00 GiB, 16 times a last-level cache of 256 MiB",)
-            race = (f"raced (GB/s): unroll 4: {rate}",)
+            race = (f"tried (GB/s): unroll 4: {rate}",)
             made = row("bandwidth", variant, {"width": width}, _BYTES / rate / 1e9, _BYTES, choice, notes)
             rows.append(replace(made, race=race))
     reasons = ("doubling the work multiplies the time by 1.17, not by 2",)

@@ -80,7 +80,7 @@ def row(
     phase: str = TRIAL,
     versus: tuple[Mapping[str, int], float] | None = None,
 ) -> Row:
-    """One row of a tuner's file; `versus` is what it was timed in turn with, and its GFLOPS."""
+    """One row of a tuner's file; `versus` is kernel it was interleaved with, and its GFLOPS."""
     step = rules.case(fake.CPU, REGISTER, Gemm(size, size, size), parameters, phase)
     assert isinstance(step, Case)
     problem = step.row("ok").problem

@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[1]
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
-    "lines of gemmbench/": 31_300,
+    "lines of gemmbench/": 34_000,
     "files of gemmbench/": 98,
     "import lines of gemmbench/": 1_860,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
-    "lines of tests/ and tools/": 35_000,
+    "lines of tests/ and tools/": 39_000,
     "MB of plots/": 10,
 }
 

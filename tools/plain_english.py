@@ -1,10 +1,11 @@
-"""Check the language of docs and help: phrases to avoid, and sentences over 30 words.
+"""Check the language of docs, help, messages and test names: phrases to avoid, and sentences over 30 words.
 
 ``python -m tools.plain_english`` prints each finding with its file, and ends with status 1 if there is one.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ PHRASES = (
     "of which", "of whom", "anew", "likewise", "nevertheless", "no longer", "any more", "is told", "are told",
     "tells apart", "stands in", "stand in", "lends", "held against", "hold against", "in the place of",
     "in the way of", "by turns", "former self", "once and for all", "in its stead", "none of its own",
+    "in turn", "beside", "tells", "told", "takes the place", "goes on with", "stands alone", "as compiled",
 )  # fmt: skip
 
 
@@ -27,6 +29,31 @@ def pages() -> Iterator[tuple[str, str]]:
         yield path.relative_to(ROOT).as_posix(), prose(path.read_text(encoding="utf-8"))
     for name, text in man_page.helps(columns=10_000):
         yield f"gemmbench {name} --help".replace("  ", " "), "\n\n".join(text.splitlines())
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """The place and words of every message literal of the package, and of every test's name."""
+    for path in sorted((ROOT / "gemmbench").rglob("*.py")):
+        for line, text in literals(path.read_text(encoding="utf-8")):
+            yield f"{path.relative_to(ROOT).as_posix()}:{line}", text
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in re.findall(r"^ *def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            yield path.relative_to(ROOT).as_posix(), name.replace("_", " ")
+
+
+def literals(source: str) -> Iterator[tuple[int, str]]:
+    """The line and text of each string of several words, without docstrings. Fields of f-strings are x."""
+    tree = ast.parse(source)
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
+    for node in (each for each in ast.walk(tree) if isinstance(each, ast.expr)):
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values)
+            skipped |= set(map(id, node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            text = node.value
+        if " " in text.strip():
+            yield node.lineno, text
 
 
 def prose(page: str) -> str:
@@ -52,7 +79,7 @@ def findings(text: str) -> Iterator[str]:
 
 def main() -> int:
     """Print every finding; 1 if there is one."""
-    problems = [f"{page}: {finding}" for page, text in pages() for finding in findings(text)]
+    problems = [f"{page}: {finding}" for page, text in (*pages(), *texts()) for finding in findings(text)]
     print("\n".join(problems), file=sys.stderr)
     return int(bool(problems))
 

@@ -178,6 +178,12 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
                 pane.mark(axes, point.x, point.y, point.said)
 
 
+def intervals_note(lines: Sequence[Line]) -> str:
+    """A sentence that explains the pale bars of `draw_lines`, or "" if there are none."""
+    has_bars = any(line.name and math.isfinite(point.low) for line in lines for point in line.points)
+    return "Pale bars: 95 % intervals." if has_bars else ""
+
+
 def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
     """Write the names of lines in the right margin, without overlaps, connected to their last points.
 
@@ -204,8 +210,8 @@ def looks(
     """Choose the lines that have a colour, at most `most`, and return their looks by label.
 
     All mappings are in the order of the ladder (the list of variants): `best` rate and variant by label,
-    family by variant. The fastest lines are chosen if all fit. Else the first variant, the best of each
-    family, libraries and the user's own kernels have priority. Libraries are black and dashed.
+    family by variant. The first variant, the user's best kernel, the two fastest kernels, libraries and the
+    best of each family have priority, in this order. Libraries are black and dashed.
     """
 
     def family(label: str) -> str:
@@ -215,9 +221,10 @@ def looks(
     if len(chosen) > most:
         first = [label for label in chosen if variants[label] == next(iter(families), "")]
         groups = by_key((family(label), label) for label in chosen if label not in first)
-        libraries = groups.pop(LIBRARIES, [])
+        libraries, own = groups.pop(LIBRARIES, []), groups.get(OWN, [])
+        fastest = [label for label in chosen if label not in libraries][:2]
         leaders = [labels[0] for labels in groups.values()]
-        chosen = list(dict.fromkeys((*first, *leaders, *libraries, *groups.get(OWN, ()))))[:most]
+        chosen = list(dict.fromkeys((*first, *own[:1], *fastest, *libraries, *leaders, *own, *chosen)))[:most]
     result: dict[str, Look] = {}
     colours, user_colours, dashes = iter(pane.COLOURS), iter([pane.OWN_COLOUR]), iter(_LIBRARY_DASHES * most)
     shown = (label for label in best if label in chosen)

@@ -116,15 +116,21 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    drawn = drawn_as(suffix, paint)
+    try:
+        replace_file(path, drawn)
+    except OSError as error:
+        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def drawn_as(suffix: str, paint: Callable[[], Figure]) -> bytes:
+    """The figure that `paint` returns, in the format of a suffix such as ``.png``."""
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
         picture = paint()
         drawn = BytesIO()
         picture.savefig(drawn, format=suffix[1:], metadata=_METADATA.get(suffix))
-    try:
-        replace_file(path, drawn.getvalue())
-    except OSError as error:
-        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
+    return drawn.getvalue()
 
 
 def separate_figures(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
@@ -249,7 +255,10 @@ def _room(axes: Axes) -> float:
 
 
 def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
-    """Write a title (cut if long), a remark below (wrapped), and keys: words in the colours they explain."""
+    """Write a title, a remark below, and keys: words in the colours they explain. Long texts are wrapped.
+
+    A title has two lines at most.
+    """
     lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
@@ -263,8 +272,9 @@ def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, st
         height += 13
     if lines:
         say(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
-    heading = textwrap.shorten(title, round(11.5 * _room(axes)), placeholder=" ...")
-    axes.set_title(heading, fontweight="bold", pad=height + 13 * len(lines))
+    width = round(11.5 * _room(axes))
+    heading = textwrap.wrap(title, width, max_lines=2, placeholder=" ...")
+    axes.set_title("\n".join(heading), fontweight="bold", pad=height + 13 * len(lines))
 
 
 def short(text: str) -> str:

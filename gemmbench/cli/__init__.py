@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
 import importlib
 import io
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -48,6 +50,7 @@ EXIT_INTERRUPTED = 130
 _STDERR = 2
 _IMPORT_S = 0.02  # until Ctrl-C is looked at again
 _WIDEST = 100  # columns of help at most
+_ALIKE = 0.7  # similarity of a wrong option and a suggestion at least
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -126,10 +129,18 @@ def load_command(name: str) -> click.Command:
 
 
 def _print_error(sentence: str, status: int) -> int:
-    """Print an error as one line on stderr, if that can be written. Return the exit status."""
+    """Print an error on stderr, if that can be written. Return the exit status.
+
+    It is one line, which is wrapped at spaces on a terminal.
+    """
     line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
+    line = f"gemmbench: {line}"
+    if sys.stderr.isatty():
+        from gemmbench.model.units import wrapped
+
+        line = wrapped(line, shutil.get_terminal_size().columns)
     with contextlib.suppress(OSError):
-        click.echo(f"gemmbench: {line}", err=True)
+        click.echo(line, err=True)
     return status
 
 
@@ -190,15 +201,23 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _click_sentence(error: click.ClickException) -> str:
-    """Return a click error as one sentence, with a pointer to --help for usage errors.
+    """Return a click error as a sentence, with a pointer to --help for usage errors.
 
-    Suggest --kernel-file if an unexpected argument is a .cl file.
+    Suggest --kernel-file if an unexpected argument is a .cl file, and only options that resemble a wrong one.
     """
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        wrong = error.option_name.strip("-")
+        error.possibilities[:] = [
+            each
+            for each in error.possibilities
+            if difflib.SequenceMatcher(None, wrong, each.strip("-")).ratio() >= _ALIKE
+        ]
     message = error.format_message().replace("a valid integer range", "a whole number")
     if message.startswith("Got unexpected") and ".cl)" in message:
-        message = f"{message.rstrip('.')}: --kernel-file takes a kernel of your own"
+        message = f"{message.rstrip('.')}: pass your own kernel with --kernel-file"
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{message.rstrip('.')} ({error.ctx.command_path} --help tells more)"
+        end = "" if message.endswith(("?", "?)")) else "."
+        return f"{message.rstrip('.')}{end} See {error.ctx.command_path} --help."
     return message
 
 

@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options import CHART, FILE
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
-from gemmbench.options.measuring import PeakOptions
+from gemmbench.options.measuring import PeakOptions, SquareOptions
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
@@ -33,9 +33,9 @@ _COMPARE_HELP = """Compare a saved run with baseline runs.
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
     on a CPU without interference. It also fails if it exceeds a --threshold that you give. Without one, a row
-    over 10 % is only possibly slower. The run fails if at least half of its rows take over 1.5 times as long.
-    Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3 possibly slower
-    (with --strict).
+    over 10 % is only possibly slower. With one baseline, it differs. The run fails if at least half of its
+    rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2
+    nothing compared, 3 possibly slower or nobody can tell (with --strict).
     """
 
 
@@ -69,7 +69,7 @@ def finish(
     """Write, print, draw and report a comparison, then exit with 1 for a regression.
 
     --missing fail also exits with 1 for missing rows. Otherwise raise `UsageError` if nothing was compared.
-    --strict exits with 3 for possibly slower rows. If `ends` is false, do not exit or raise for the result.
+    --strict exits with 3 for rows that may be slower. If `ends` is false, do not exit or raise.
     """
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
@@ -81,16 +81,18 @@ def finish(
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
-    if options.strict and any(line.is_possibly_slower for line in comparison.lines):
+    if options.strict and comparison.is_inconclusive:
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 
 def _rendered(comparison: Comparison, form: str, options: CompareOptions | CheckOptions) -> Any:
     """Render a comparison in one format: text, or a rich table. --verbose adds unchanged rows to tables."""
     every = bool(options.verbose)
-    if form in ("github", "junit"):
-        write = results.to_github if form == "github" else results.to_junit
-        return write(comparison, options.strict, options.missing == "fail")
+    missing_fails = options.missing == "fail"
+    if form == "github":
+        return results.to_github(comparison, options.strict, missing_fails)
+    if form == "junit":
+        return results.to_junit(comparison, options.strict, missing_fails, options.command)
     if form == "markdown":
         return results.to_markdown(comparison, every)
     return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
@@ -100,8 +102,9 @@ _CHECK_HELP = """Measure a baseline's cases again and compare the results.
 
     Suspicious rows are measured twice more, alternating with a control row. A row fails if every
     measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
-    interleaves each kernel with its old version, which finds much smaller changes. --aa measures how much
-    rows vary from run to run on this machine. The file that it saves (--save) makes a good baseline.
+    interleaves each kernel with its old version, which finds much smaller changes. It samples rows that
+    cannot be judged for up to a minute more. --aa measures how much rows vary from run to run on this
+    machine. The file that it saves (--save) makes a good baseline.
     Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
     compare.
     """
@@ -114,7 +117,7 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """``gemmbench check``."""
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
-            running.print_plan(job.plan, job.header.devices, job.policy)
+            running.print_plan(job.plan, job.header.devices, job.policy, options.aa or 1)
             return
         made = api.follow_check(job, options)
     if job.file:
@@ -161,20 +164,32 @@ _SHOW_HELP = """Show a saved run as a table, or in a format for other programs.
 
 @click.command(cls=Grouped, help=_SHOW_HELP)
 @click.argument("file", required=False, type=FILE)
+@click_option(
+    SquareOptions, "kernels", default=None, show_default=False, help="Show only these kernels and libraries."
+)
+@click_option(SquareOptions, "sizes", help="Show only these sizes of a sweep.")
+@click_option(SquareOptions, "scope")
 @click_option(PeakOptions, "format")
 @click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
+@click.option("--repetitions", is_flag=True, help="With google-benchmark: every batch, not only medians.")
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
-def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+def show(
+    file: Path | None, format: str, out: Path | None, repetitions: bool, schema: str | None, verbose: bool,
+    **selection: Any,
+) -> None:  # fmt: skip
     """``gemmbench show``."""
     if schema is not None:
-        if file or format != "table":
-            raise UsageError("--schema takes no FILE and no --format")
+        if file or format != "table" or repetitions or any(selection.values()):
+            raise UsageError("--schema takes no FILE and no other option but --out")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        output = running.rendered(api.load(file), format, verbose)
+        run = api.load(file)
+        if any(value is not None for value in selection.values()):
+            run = run.select(**selection)
+        output = running.rendered(run, format, verbose, repetitions=repetitions)
     if out is None:
         running.show(output)
     else:

@@ -38,6 +38,7 @@ from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
 from gemmbench.suite.run import every_device, header_of, opened_devices
 
+_DEFAULTS = "These are defaults. A run may use others, for its device or from tune: -v shows them."
 _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
@@ -60,7 +61,7 @@ def kernels(options: KernelsOptions) -> None:
                 word = max(param.opts, key=len)
                 raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
-        click.echo(
+        running.say(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
@@ -113,6 +114,7 @@ def entry(variant: Variant) -> Entry:
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
         *zip(("passes", *[""] * len(passes)), passes, strict=False),
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
+        *([("", _DEFAULTS)] if parameters else []),
         *zip(("named", *[""] * len(variant.parameters.named)), _named(variant), strict=False),
     ]
     pictures = [opening(step.file) for step in variant.launches.passes if step.role == "multiply"][:1]
@@ -139,7 +141,8 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
         idea = textwrap.shorten(variant.idea, _IDEA, placeholder=" ...")
         cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.needs.dtypes[0] + more, idea)
         table.add_row(*map(Text, cells))
-    return Group(table, Text("\nKiB are of local memory. Details: gemmbench kernels --describe NAME"))
+    legend = "KiB are of local memory; float +2 is float and two other types"
+    return Group(table, Text(f"\n{legend}.\nDetails: gemmbench kernels --describe NAME"))
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:

@@ -12,7 +12,6 @@ from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import Grouped, takes
 from gemmbench.gemm.workloads import SETS
-from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import age, clean, counted, listed
@@ -79,15 +78,15 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
     facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
-        facts["forms"] = ", ".join(forms)
-        facts["raced"] = f"{_listed(CHAINS)} chains, {_listed(UNROLLS)} steps unrolled, every form"
+        facts["variants"] = ", ".join(forms)
+        facts["tried"] = f"{_listed(CHAINS)} chains, {_listed(UNROLLS)} steps unrolled, every variant"
         facts["counted"] = f"{probe.operations} operations for each step and lane"
         facts["widths"] = _listed(probe.widths)
     elif isinstance(probe, MatrixProbe):
         facts["instructions"] = ", ".join(
             f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.family.instructions
         )
-        facts["operands"] = "random, and zeros beside them: power decides"
+        facts["operands"] = "random, and all zeros to show the power limit"
     return [*facts.items()]
 
 
@@ -105,7 +104,7 @@ def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
             )
             for kind, ways in memory.WAYS[probe.bench].items()
         }
-        facts |= {f"raced, {kind}": text for kind, text in raced.items()}
+        facts |= {f"tried, {kind}": text for kind, text in raced.items()}
     if probe.kind == "bandwidth":
         facts["counted"] = f"{probe.loads + probe.stores} x 4 bytes for each element"
     facts["checked"] = _CHECKS[probe.kind] if probe.bench != "launch" else "nothing: there is no result"
@@ -113,7 +112,7 @@ def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
 
 
 _CHECKS = {
-    "bandwidth": "sums of the bits that were read, or words that were written, equal the host's; twice the "
+    "bandwidth": "the sums of the data read, or the data written, equal the host's; twice the "
     "work takes twice the time; event and wall clock agree",
     "latency": "the chase ends where the host says; twice the hops take twice the time; event and wall "
     "clock agree",
@@ -167,16 +166,16 @@ def tune(options: TuneOptions) -> None:
 def _forget(options: TuneOptions) -> None:
     """Delete the device's tuned presets and print each, or say that there are none.
 
-    Without --kernel, forget all built-in kernels; without --dtype, all types. --device must match one device.
+    Without --kernel, forget all kernels; without --dtype, all types. --device must match one device.
     """
-    names = (options.variant.name,) if options.variant else LADDER
+    name = options.variant.name if options.variant else None
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
-        gone = tuning.forget(device, names, dtypes)
+        gone = tuning.forget(device, name, dtypes)
         for preset in gone:
-            click.echo(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
+            running.say(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
         if not gone:
-            click.echo(f"Nothing is saved for this in {TunedPresets().path(device)}.")
+            running.say(f"Nothing is saved for this in {TunedPresets().path(device)}.")
 
 
 def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:

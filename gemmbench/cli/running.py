@@ -27,6 +27,7 @@ from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 from gemmbench.suite.run import prepared
+from gemmbench.suite.session import estimate
 
 Command = Callable[..., Any]
 _LINE = 48  # columns for the text of an option
@@ -101,8 +102,11 @@ def command(kind: type[Options], run: Command | None = None) -> click.Command:
     return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(takes(kind)(run or measure))
 
 
-def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the click option of a field of an options class: count, flag or value."""
+def click_option(kind: type[Options], name: str, **changes: Any) -> Callable[[Command], Command]:
+    """Return a decorator that adds the click option of a field of an options class: count, flag or value.
+
+    `changes` are arguments of `click.option` that differ from the field's.
+    """
     spec, field = specs(kind)[name]
     extra: dict[str, Any] = {"cls": Option, "group": spec.group, "common": spec.common}
     if spec.kind is COUNT:
@@ -118,7 +122,8 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
         extra["shell_complete"] = completed(spec.names)
-    return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
+    extra |= {"default": field.default, "help": spec.help or None, **changes}
+    return click.option(*spec.spellings(name), name, **extra)
 
 
 def command_words() -> tuple[str, ...]:
@@ -146,7 +151,9 @@ def measure(options: MeasurementOptions) -> None:
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
-            where = f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume goes on"
+            where = (
+                f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume continues"
+            )
         api.say(f"gemmbench: interrupted; {where}")
     try:
         api.finish(outcome, run, options, verbose=True)
@@ -156,10 +163,11 @@ def measure(options: MeasurementOptions) -> None:
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
+def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, times: int = 1) -> None:
     """Print the planned cases and skipped rows by device, with reasons.
 
-    Then print the number of cases and the estimated time.
+    Then print the number of cases, how many are probably over budget, and the estimated time of measuring the
+    plan `times` times.
     """
     lines = by_key(
         (step.device, step.label)
@@ -170,36 +178,30 @@ def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> No
     for device, labels in lines.items():
         title = "Host" if device == HOST else devices[device].title
         stdout().print(Text("\n  ".join([title, *labels])))
-    cases = [step for step in plan if isinstance(step, Case)]
-    seconds = sum(_estimated_s(case, policy) for case in cases)
-    stdout().print(Text(f"{counted(len(cases), 'result')}, about {units.age(seconds)}"))
+    count = times * sum(isinstance(step, Case) for step in plan)
+    expected = estimate(plan, devices, policy)
+    text = f"{counted(count, 'result')}, about {units.age(times * expected.seconds)}"
+    if expected.over_budget:
+        text += f", {times * expected.over_budget} probably over budget"
+    stdout().print(Text(text))
 
 
 def _why_not(row: Row) -> str:
     return "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
 
 
-_OVERHEAD_S = 0.25  # of a row: operands, builds and verification, measured on two cores
-_RACE_S = 1.5  # of a row of a peak, bandwidth or latency, on the same machine
-_ENERGY_S = 2.5  # of a row with ``--energy``
-
-
-def _estimated_s(case: Case, policy: Policy) -> float:
-    if case.kind != "gemm":
-        return _RACE_S
-    return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
-
-
-def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
-    """Return a run in a text format, or its tables for the format `table`.
+def rendered(
+    run: api.Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
+) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
 
     Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if format not in exports.FORMATS:
+    if format not in exports.FORMATS and not repetitions:
         return run.table(verbose)
     if sentence := exports.left_out(run, format):
         api.say(sentence, quiet)
-    return run.text(format)
+    return run.text(format, repetitions)
 
 
 def show(output: RenderableType) -> None:
@@ -211,6 +213,12 @@ def show(output: RenderableType) -> None:
             stdout().print(output)
     except BrokenPipeError:
         drop_output()
+
+
+def say(sentence: str) -> None:
+    """Print a sentence on stdout. A terminal's line is wrapped at spaces."""
+    console = stdout()
+    click.echo(units.wrapped(sentence, console.width) if console.is_terminal else sentence)
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:

@@ -31,10 +31,11 @@ Entry = dict[str, Any]
 # --- Google Benchmark: https://github.com/google/benchmark, src/json_reporter.cc and src/statistics.cc
 
 
-def google_benchmark(run: Run) -> str:
+def google_benchmark(run: Run, repetitions: bool = False) -> str:
     """Return a run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
 
-    Each batch is a repetition, and aggregates follow. ``cpu_time`` repeats ``real_time``, because
+    Each case and scope has one entry, its median: readers of this format compare every entry of a file. With
+    `repetitions`, each batch is an entry, and aggregates follow. ``cpu_time`` repeats ``real_time``, because
     ``compare.py`` needs it and it is not measured. Times are for one problem or launch. Probes of peak and
     bandwidth choose their work, so their times are for 1e9 operations or bytes.
     """
@@ -52,24 +53,27 @@ def google_benchmark(run: Run) -> str:
         "devices": "; ".join(device.title for device in header.devices),
         "cpu_time": "repeats real_time: processor time is not measured",
     }
-    entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
+    entries = [
+        entry for index, each in enumerate(series(run)) for entry in _entries(index, each, repetitions)
+    ]
     return json.dumps({"context": context, "benchmarks": entries}, allow_nan=False, indent=1) + "\n"
 
 
-def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
-    """The entries of a series: one for each batch, then mean, median, stddev and cv if there are several.
+def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[Entry]:
+    """The median of a series as one entry; or each batch, then mean, median, stddev and cv if several.
 
     Times are in ns for one problem, or for 1e9 operations or bytes if the work varies between runs. Rates are
     per second. ``iterations`` is the number of problems in a batch; `index` becomes ``family_index``.
     """
-    count = len(each.seconds)
+    batches = each.seconds if repetitions else (each.times.median,)
+    count = len(batches)
     common: Entry = {"family_index": index, "per_family_instance_index": 0}
     common |= {"run_name": each.name, "repetitions": count, "threads": 1}
     of_giga = "" if each.is_fixed else "(time of 1e9 operations or bytes)"
     label = {"label": " ".join(clean(text) for text in (each.row.title, each.row.label, of_giga) if text)}
     unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA
     counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
-    rates = [(name, rate, each.rates(rate)) for name, rate in counters if rate]
+    rates = [(name, rate, each.rates(rate, batches)) for name, rate in counters if rate]
 
     def times(value: float) -> Entry:
         return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
@@ -85,7 +89,7 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
             **{name: values[position] for name, _, values in rates},
             **label,
         }
-        for position, seconds in enumerate(each.seconds)
+        for position, seconds in enumerate(batches)
     ]
     for name, of in _AGGREGATES.items() if count > 1 else ():
         scale = 1.0 if name == "cv" else unit
@@ -98,7 +102,7 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
                 "aggregate_name": name,
                 "aggregate_unit": "percentage" if name == "cv" else "time",
                 "iterations": count,
-                **times((each.times.median if median else of(each.seconds)) / scale),
+                **times((each.times.median if median else of(batches)) / scale),
                 **{key: rate.median if median else of(values) for key, rate, values in rates},
                 **label,
             }
@@ -144,6 +148,7 @@ _TIMES = _families("time_", "seconds", "Time for one problem or launch")
 _OPERATIONS = _families("", "operations_per_second", "Rate")
 _BYTES = _families("", "bytes_per_second", "Bandwidth")
 _OK = Family("gemmbench_ok", "", "Whether a case has a result: 1, or 0 and why not in its status")
+_UNCERTAIN = Family("gemmbench_uncertain", "", "Whether tables mark a result as uncertain (~): 1 or 0")
 _PEAK = Family("gemmbench_peak_ratio", "ratio", "Rate over the measured peak of the units it runs on")
 _ENERGY = Family("gemmbench_energy_joules", "joules", "Energy for one problem")
 _STARTED = Family("gemmbench_run_started_seconds", "seconds", "When the run began, seconds since 1970")
@@ -188,6 +193,7 @@ def _samples(run: Run) -> Iterator[Sample]:
         yield _OK, {**case, "status": export_status(row)}, float(export_status(row) == "ok")
         if export_status(row) != "ok":
             continue
+        yield _UNCERTAIN, case, float(rates.is_uncertain(run, row))
         if (fraction := rates.peak_fraction(run, row)) is not None:
             yield _PEAK, case, fraction
         if row.energy.joules:

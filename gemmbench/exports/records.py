@@ -21,7 +21,7 @@ import msgspec
 
 from gemmbench import __version__
 from gemmbench.gemm import workloads
-from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
@@ -76,20 +76,20 @@ COLUMNS: tuple[Column, ...] = (
     Column("ldb", int, "elements from row to row of B as stored"),
     Column("ldc", int, "elements from row to row of C"),
     Column("trans_a", bool, "whether A is stored k x m, and op(A) is its transpose"),
-    Column("trans_b", bool, "whether B is stored n x k, likewise"),
+    Column("trans_b", bool, "whether B is stored n x k, and op(B) is its transpose"),
     Column("batch", int, "problems of this shape in one launch"),
     Column("alpha", float, "factor of op(A) op(B)"),
     Column("beta", float, "factor of the old C"),
     Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),
     Column("reason", str, "why it is not ok"),
     Column("parameters", str, "what was asked for, as a JSON object"),
-    Column("choice", str, "what a race or a heuristic settled on, as a JSON object"),
+    Column("choice", str, "what a probe or a heuristic chose, as a JSON object"),
     Column("scope", str, "clock of gflops and gbps: kernel, device, chain, host"),
     Column("gflops", float, "1e9 operations per second, as in tables: a GEMM's median, a peak's best batch"),
     Column("gflops_median", float, "1e9 operations per second: the median"),
     *_interval("gflops", "gflops_median"),
     *_by_scope("gflops", "1e9 operations per second of a GEMM"),
-    Column("helpers_share", float, "fraction of the device scope that passes beside the multiplication take"),
+    Column("helpers_share", float, "fraction of the device scope spent in pre- and post-processing kernels"),
     Column("peak_fraction", float, "rate in `scope` over the measured peak"),
     Column("gbps", float, "1e9 bytes per second: the best batch"),
     Column("gbps_median", float, "1e9 bytes per second: the median"),
@@ -100,8 +100,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("width", int, "elements of the vectors of a probe"),
     Column("noise", float, "half the interval's width over the median, in the innermost scope"),
     Column("residual", float, "worst residual of an element of C over its bound"),
-    Column("versus", str, "what it was timed in turn with"),
-    Column("versus_ratio", float, "how many times as fast as that"),
+    Column("versus", str, "kernel it was interleaved with"),
+    Column("versus_ratio", float, "how many times as fast as the kernel in versus"),
     *_interval("versus", "versus_ratio"),
     Column("versus_scope", str, "clock of versus_ratio"),
     Column("clock_mhz", float, "median clock of the device"),
@@ -133,9 +133,10 @@ TYPES: Mapping[str, str] = {
 def to_records(run: Run) -> list[dict[str, Any]]:
     """A dictionary for each row with stored and derived fields, without matrices; None if unknown."""
     records = []
-    for row in run.rows:
+    for row, name in zip(run.rows, labels(run), strict=True):
         # `replace` adds the defaults of fields that its file does not have.
         merged = msgspec.to_builtins(replace(row)) | _derived(run, row)
+        merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice), "benchmark": name}
         records.append({name: finite(value) for name, value in merged.items() if name != "matrices"})
     return records
 
@@ -228,9 +229,9 @@ class ExportSeries:
     def seconds(self) -> Sequence[float]:
         return self.row.samples[self.scope].seconds
 
-    def rates(self, of: Rate) -> list[float]:
-        """The rate of each batch, for a rate of this series."""
-        return [of.median * (self.times.median / seconds) for seconds in self.seconds]
+    def rates(self, of: Rate, batches: Sequence[float]) -> list[float]:
+        """The rate of each batch, given in seconds, for a rate of this series."""
+        return [of.median * (self.times.median / seconds) for seconds in batches]
 
 
 def export_status(row: Row) -> str:
@@ -286,12 +287,13 @@ NAMES = ("header", "row", "records")
 """The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
 _OPTIONAL = ("net_s", "net_share", "own", "operands")  # only where they are known
-_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict", "benchmark")
+_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict")
 
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``header``, ``row`` or ``records``. Its version is saved runs'."""
     made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
+    _replace_tuples(made)
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
@@ -300,6 +302,15 @@ def schema(name: str) -> dict[str, Any]:
         "$comment": f"of gemmbench {__version__}",
         **made,
     }
+
+
+def _replace_tuples(schema: Any) -> None:
+    """Write tuples as arrays of one type and length, in place: draft 7 has no ``prefixItems``."""
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _replace_tuples(each)
+    if isinstance(schema, dict) and (items := schema.pop("prefixItems", None)):
+        assert all(item == items[0] for item in items)
+        schema["items"] = items[0]
 
 
 def _records() -> dict[str, Any]:

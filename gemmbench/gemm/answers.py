@@ -19,12 +19,22 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
-from gemmbench.gemm.verify import GUARD, DrawnRows, in_tile, merged, numbers, repeat_bounds, stack
+from gemmbench.gemm.verify import (
+    GUARD,
+    PLAIN,
+    DrawnRows,
+    Terms,
+    first_not_finite,
+    merged,
+    numbers,
+    repeat_bounds,
+    stack,
+)
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import SHOWN, Check, Elements
+from gemmbench.model.row import ADDS_IN_HALF, SHOWN, Check, Elements
 
 # --- Freivalds' check: whether C = alpha A B + beta C0, exactly and in O(n^2) -------------------------------
 #
@@ -38,6 +48,7 @@ VECTORS = 32
 _SIGMAS = 9  # standard deviations of a sum that stay exact: 1e-18 is the probability of more
 _C_SHARE = 0.25  # of the exact range, for beta C0
 _HOST_EXACT = 2.0**53  # integers that the host's double sums hold
+_WORTH_A_NOTE = 0.01  # of an element, lost in sums of half
 _MOST_DRAWN = 1 << 12  # of an operand in float or double: more finds no more faults
 
 
@@ -64,11 +75,11 @@ class Exact:
         c = _scaled_elements(self.c, result, digits)
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
-    def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
+    def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
         """A sentence on the first wrong element of a C and the number of wrong rows, or "".
 
         Freivalds' check finds wrong rows, and the first is computed again. `c` is m x n of every problem of a
-        batch, one below the other. `tile`, for the sentence, is the rows and columns of a tile of C.
+        batch, one below the other.
         """
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
@@ -85,8 +96,9 @@ class Exact:
         column = int(np.argmax(row_got != right))
         where = f"in problem {number} of {batch}, " if batch > 1 else ""
         return (
-            f"{where}C[{row}][{column}] is {row_got[column]:.17g}, not {right[column]:.17g}"
-            f"{in_tile(tile, row, column)}; {len(wrong)} of {batch * problem.m} rows are wrong"
+            f"{where}{terms.element(row, column)} is {row_got[column]:.17g}, not {right[column]:.17g}"
+            f"{terms.in_tile(row, column)}; {len(wrong)} of {batch * problem.m} "
+            f"{'columns' if terms.by_columns else 'rows'} are wrong"
         )
 
 
@@ -216,15 +228,15 @@ class Answers:
     """Verifies the results of one bench.
 
     `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
-    "alpha" and "beta" if the kernel does not take them. `tile` is the rows and columns of a tile of C.
+    "alpha" and "beta" if the kernel does not take them. `terms` are those of the kernel, for sentences.
     """
 
     def __init__(
         self, case: Case, values: Matrices, sums: str = "", without: tuple[str, ...] = (),
-        tile: tuple[int, int] | None = None,
+        terms: Terms = PLAIN,
     ) -> None:  # fmt: skip
         self._case, self._problem, self._values = case, case.gemm, values
-        self._sums, self._without, self._tile = sums, without, tile
+        self._sums, self._without, self._terms = sums, without, terms
         self._result: HostArray | None = None  # that was right, with the case's own C
 
     @property
@@ -252,7 +264,18 @@ class Answers:
     def verified(self, bench: Verifiable, when: When) -> Verified:
         """Run the checks before or after the batches. If they pass, small matrices are returned too."""
         check = self._check_before(bench) if when == "before" else self._check_after(bench)
-        return Verified(check, matrices=self._small_matrices() if check.verdict == "ok" else {})
+        if check.verdict != "ok":
+            return Verified(check)
+        notes = (self._stalled_note(),) if when == "after" and self._case.operands.out else ()
+        return Verified(check, matrices=self._small_matrices(), notes=tuple(filter(None, notes)))
+
+    def _stalled_note(self) -> str:
+        """A note if sums in half have lost more than 1 % of a result that is saved, else ""."""
+        kept = DTYPES[self._sums] if self._sums else self._problem.result
+        if kept.name != "half" or self._values.generated or self._result is None:
+            return ""
+        share = self._rows.share_off(self._result, self._values.c)
+        return f"{ADDS_IN_HALF}: C is up to {100 * share:.2g} % off" if share > _WORTH_A_NOTE else ""
 
     def _small_matrices(self) -> dict[str, Elements]:
         """A, B, C before and C by name, as rows of floats: each if it has 1 to 8 rows and columns (`SHOWN`).
@@ -286,7 +309,8 @@ class Answers:
 
         Each runs in every scope (on the device, with transfers) whose launches differ. After a fault, nothing
         runs with the case's own operands. Gaps between the rows of C are checked. The case's A and B are put
-        back, and its result is stored for later comparisons. Returns all checks as one.
+        back, and its result is stored for later comparisons. Returns all checks as one. `NotMeasuredError` if
+        the product exceeds the largest number of its type.
         """
         exact = exact_operands(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
@@ -297,8 +321,24 @@ class Answers:
                 result = bench.answer(scope, 0, self.before)
                 self._result = self._inside(result).copy()
                 checks.append(self._check_guards(result))
-                checks.append(self._rows.check(self._result, self._values.c, self._sums))
+                checks.append(self._check_finite(self._result))
+                if checks[-1].verdict == "ok":
+                    checks.append(self._rows.check(self._result, self._values.c, self._sums, self._terms))
         return merged(checks)
+
+    def _check_finite(self, c: HostArray) -> Check:
+        """Check the first row of C that has an element that is not finite, if there is one.
+
+        Raise `NotMeasuredError` if it cannot be finite, because the product exceeds the range of its type.
+        """
+        problem, values = self._problem, self._values
+        row = first_not_finite(c, problem.result) if problem.result.is_float else None
+        if row is None:
+            return Check("ok")
+        rows = DrawnRows(problem, values.a, values.b, False, row)
+        if beyond := rows.beyond(c, values.c, self._sums):
+            raise NotMeasuredError("failed", f"{beyond}, so nothing can be verified")
+        return rows.check(c, values.c, self._sums, self._terms)
 
     def _check_after(self, bench: Verifiable) -> Check:
         """Check the C that the last timed batch left, then one more problem of exact integers.
@@ -340,7 +380,7 @@ class Answers:
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
-        if error := exact.error(self._inside(result), self._tile):
+        if error := exact.error(self._inside(result), self._terms):
             return Check("wrong", {}, (f"{what}{error}",))
         return self._check_guards(result)
 
@@ -379,7 +419,8 @@ class Answers:
                     far = ~(np.abs(numbers(now[rows], problem.result) - verified) <= bounds(number, verified))
                 if far.any() and not wrong:
                     i, j = np.argwhere(far)[0]
-                    first = f"C[{start + i}][{j}] is {now[rows][i, j]:g}, verified was {before[rows][i, j]:g}"
+                    element = self._terms.element(start + i, j)
+                    first = f"{element} is {now[rows][i, j]:g}, verified was {before[rows][i, j]:g}"
                 wrong += int(far.sum())
         if not wrong:
             return self._check_guards(left)

@@ -23,11 +23,12 @@ from gemmbench.charts.marks import (
     bars_height,
     draw_bars,
     draw_lines,
+    intervals_note,
     looks,
     name_ends,
     size_axis,
 )
-from gemmbench.gemm.sweep_table import SCOPE_WORDS
+from gemmbench.gemm.sweep_table import SCOPE_WORDS, fastest_rows
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -35,6 +36,7 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
+from gemmbench.report import notes
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
@@ -124,10 +126,10 @@ class Sweep:
         def shown(curve: Series) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())
 
-        return self.with_series(lambda panel: tuple(filter(shown, panel.series)))
+        return self.with_series(lambda _, panel: tuple(filter(shown, panel.series)))
 
-    def with_series(self, chosen: Callable[[Panel], tuple[Series, ...]]) -> Sweep:
-        parts = ((run, replace(panel, series=chosen(panel))) for run, panel in self.parts)
+    def with_series(self, chosen: Callable[[Run, Panel], tuple[Series, ...]]) -> Sweep:
+        parts = ((run, replace(panel, series=chosen(run, panel))) for run, panel in self.parts)
         return replace(self, parts=tuple(parts))
 
 
@@ -204,7 +206,7 @@ def _over_size(
             axes.set_ylim(0, None)
         axes.set_xlabel(sweep.panel.shape)
         axes.set_ylabel(name)
-        pane.titles(axes, sweep.title, sweep.below)
+        pane.titles(axes, sweep.title, f"{sweep.below} {intervals_note(drawn)}".strip())
         name_ends(axes, drawn)
 
     shown = (sweep.having(values) for sweep in _sweeps(runs, families))
@@ -303,16 +305,16 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel(derive.unit(sweep.panel.dtype))
-    pane.titles(axes, f"{sweep.title}, with and without transfers")
+    pane.titles(axes, f"{sweep.title}, with and without transfers", intervals_note(drawn))
     name_ends(axes, drawn)
 
 
-def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
+def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Series, ...]:
     """The two kernels that are fastest with transfers, that of the break-even, and the host's BLAS."""
     kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
     ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
     fastest = [curve for curve in ranked if _best(curve, "host")][:2]
-    earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
+    earliest = (even.kernel for even in break_evens(run, panel)[:1] if even.size is not None)
     return tuple(dict.fromkeys((*fastest, *earliest, *(line for line in panel.series if line.is_host))))
 
 
@@ -321,7 +323,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
 
     A sentence says so. Nothing is drawn if there is none or several runs, or the axis has categories.
     """
-    even, host = next(iter(break_evens(sweep.panel)), None), baseline(sweep.panel)
+    even, host = next(iter(break_evens(sweep.parts[0][0], sweep.panel)), None), baseline(sweep.panel)
     has_categories = any(size != at[size] for size in at)
     if even is None or even.size is None or host is None or has_categories or len(sweep.parts) > 1:
         return
@@ -329,7 +331,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     start, end = even.low or even.size, even.high or sweep.sizes[-1]
     axes.axvspan(start, end, color=pane.BLACK, alpha=0.1, linewidth=0)
     every = "at every size" + " that both ran" * (len(even.sizes) < len(sweep.sizes))
-    where = every if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
+    where = every if even.from_start else f"from {sweep.panel.axis} = {round(even.size)}"
     text = f"{clean(even.kernel.label)} with transfers beats {clean(host.label)} {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
@@ -471,10 +473,13 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             fraction = derive.peak_fraction(run, each.row, scope, runs)
             colour = _FAMILIES.get(families.get(each.row.variant, ""), pane.COLOURS[0])
             value = each.rate.median / divisor
-            text = units.number(value) + (f"   {units.percent(fraction)}" if fraction is not None else "")
-            part = BarPart(value, colour, name)
-            entries.append(Bar((part,), text, clean(name), each.rank == 1, sample(run, each.row, scope)))
-        below = f"{problem.title}; per cent of the measured peak" if peak else problem.title
+            text = notes.marked(run, each.row, units.number(value), derive.shown_samples(each.row, scope))
+            text += f"   {units.percent(fraction)}" if fraction is not None else ""
+            ends = each.rate.low / divisor, each.rate.high / divisor
+            part, said = BarPart(value, colour, name), sample(run, each.row, scope)
+            entries.append(Bar((part,), text, clean(name), each.is_fastest, said, ends))
+        of_peak = "; per cent of the measured peak" if peak else ""
+        below = f"{problem.title}{of_peak}; black lines: 95 % intervals"
         used = {families.get(each.row.variant) for each in ranked.values()}
         keys = [(family, colour) for family, colour in _FAMILIES.items() if family in used]
         drawn.append(_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys))
@@ -514,12 +519,12 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))
         for name in sorted(chosen, key=lambda name: -best[name]):
             group = [
-                _typed(d, kernel.rate.median / divisor, kernel.rank == 1, sample(run, kernel.row, scope))
+                _typed(d, kernel.rate.median / divisor, kernel.is_fastest, sample(run, kernel.row, scope))
                 for d in dtypes
                 if (kernel := ranked[d].get(name)) and kernel.rate
             ]
             entries.append(Group(clean(name), tuple(group)))
-        below = f"{problem.title}; the best of each type in bold"
+        below = f"{problem.title}; the fastest of each type in bold"
         keys = [(dtype, colour_of(dtype)) for dtype in dtypes]
         drawn.append(_pane(f"GEMM by data type, {subject.where}", below, entries, unit, keys))
     return drawn
@@ -565,12 +570,14 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     most = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(best)))
     shown = sorted(score, key=lambda title: -score[title])[:most]
     colours = dict(zip(shown, pane.COLOURS, strict=False))
+    fastest = fastest_rows(run, subject.device, subject.rows, scope)
     divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
     def bar(shape: tuple[str, Problem | None], title: str) -> Bar:
         rate, row = shapes[shape][title]
         part = BarPart(rate / divisor, colours[title], title)
-        return Bar((part,), units.number(part.length), "", rate == best[shape], sample(run, row, scope))
+        text = notes.marked(run, row, units.number(part.length), derive.shown_samples(row, scope))
+        return Bar((part,), text, "", row in fastest, sample(run, row, scope))
 
     entries = []
     for shape in best:

@@ -36,7 +36,7 @@ _MORE = 8  # times the flops of the trial problem: a case of fewer is not predic
 _TRIALS = 8  # in a batch: one launch of a GPU may take longer than the trial problem
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
-_INTERLEAVED_S = 1.0  # at least, for interleaved batches
+INTERLEAVED_S = 1.0  # at least, for interleaved batches
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_ON_HOST = 2.0  # of one for two, with the host's BLAS: each waits longer than that for free cores
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
@@ -156,7 +156,7 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
-    name = case.versus.title if case.versus else "the former kernel"
+    name = case.versus.title if case.versus else "the old kernel"
     refuse_if_too_slow(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
@@ -252,7 +252,7 @@ def _timed_in_pairs(
         host_share = 1 - _HOST_SHARE
     batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
     short = replace(policy, batch_s=batch_s, min_batches=max(policy.min_batches, _LEAST_IN_TURN))
-    budget_s = max(policy.budget_s, _INTERLEAVED_S)
+    budget_s = max(policy.budget_s, INTERLEAVED_S)
     sides: tuple[list[Sampled], list[Sampled]] = ([], [])
     for clock in now.prepared.clocks:
         yield Staged(f"timing {clock}")
@@ -402,7 +402,8 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
     """Verify after the batches, and add the check to the row. A wrong row loses its samples and energy."""
     verified = handle.verify("after")
     check = verified.check
-    row = replace(row, check_after=check, launches=verified.launches or row.launches)
+    notes = (*row.notes, *verified.notes)
+    row = replace(row, check_after=check, launches=verified.launches or row.launches, notes=notes)
     if check.verdict != "wrong":
         return row
     bare = replace(row, samples={}, former=None, parts={}, cycle={}, energy=Energy())
@@ -427,9 +428,9 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
-    """How many problems are timed by part, up to 3; none if one takes longer than the budget."""
+    """How many problems are timed by part: one, or up to 3 that fit in a tenth of the budget."""
     fit = policy.budget_s / float(np.median(row.samples["host"].seconds))
-    return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
+    return int(min(_PARTS, max(1.0, fit * _PARTS_SHARE)))
 
 
 def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:

@@ -24,7 +24,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BLAS, Check, Work
 
 _MOST_BYTES = 4 << 30  # of all operand sets
-_GAPS = "numpy applies alpha and beta after the product, since scipy takes no gaps between rows"
+_GAPS = "numpy applies alpha and beta after the product, since scipy does not support gaps between rows"
 _WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
 
 

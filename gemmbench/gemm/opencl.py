@@ -17,7 +17,7 @@ import pyopencl as cl
 
 from gemmbench.gemm import verify
 from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, Timed, WallBench
-from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, Terms, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
@@ -25,7 +25,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import TRANSPOSED, shared_options
+from gemmbench.model.kernel_files import TRANSPOSED, shared_options, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK, Status
 from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
@@ -66,7 +66,7 @@ class GemmExecutor:
                 (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
                 variant.needs.sums.get(case.dtype, ""),
                 variant.launches.without,
-                self._tile(variant, case.gemm, parameters),
+                self._terms(variant, case.gemm, parameters),
             )
             if like is not None:
                 return like.sharing(timed, case)
@@ -126,10 +126,12 @@ class GemmExecutor:
             shared = shared_options(file, options, root)
             for name, (*_, macro) in TRANSPOSED.items():
                 if root and file in multiply and macro in options and macro not in shared:
-                    why = f"that {file} takes no {name} that is stored transposed"
+                    why = f"that {file} does not support a transposed {name}"
                     raise NotMeasuredError("unsupported", why)
             built = (options, root, variant.compilation.target) if file in multiply else (shared, root, "")
             programs[file] = self.runtime.build(file, *built)
+        for step in variant.launches.passes if variant.own else ():
+            _check_name(step, programs[step.file])
         return programs
 
     def bind(
@@ -185,30 +187,36 @@ class GemmExecutor:
         """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
 
         The result is cached. A user's kernel gets more room behind its operands, because it may lack checks.
+        It may read C if the case's beta is not 0.
         """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
-        key = (variant.name, variant.files, variant.compilation.flags, dtype, ops, batch, numbers, root)
+        may_read_c = variant.own is not None and case.gemm.beta != 0
+        flags = variant.compilation.flags
+        key = (variant.name, variant.files, flags, dtype, ops, batch, numbers, root, may_read_c)
         if key not in self._exact:
             edge = variant.launches.edge(parameters)
             kernel = verify.Kernel(
                 partial(self._result, bind=bind),
                 edge,
                 variant.launches.without,
-                self._tile(variant, edge_problem(dtype, edge), parameters),
+                self._terms(variant, edge_problem(dtype, edge), parameters),
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
                 ops,
                 batch,
+                may_read_c=may_read_c,
             )
-            self._exact[key] = verify.exact_test_error(kernel, dtype)
+            error = verify.exact_test_error(kernel, dtype)
+            doubt = variant.launches.doubt if error else ""
+            self._exact[key] = "; ".join(filter(None, (error, doubt)))
         return self._exact[key]
 
-    def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes; None if its groups are no tiles."""
+    def _terms(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> Terms:
+        """How sentences name elements of C: with the tile of a work-group, unless its groups are no tiles."""
         chosen = variant.chosen(problem, self.runtime.facts, parameters)
-        return variant.tile_of({**parameters, **chosen})
+        return Terms(variant.tile_of({**parameters, **chosen}), variant.launches.by_columns)
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
         """Run an exact test's problem in new buffers, and wait; returns C, flat, with the guard cells."""
@@ -226,11 +234,22 @@ class GemmExecutor:
         return result
 
 
+def _check_name(step: Pass, built: BuiltProgram) -> None:
+    """Raise `NotMeasuredError`, with the names of the program's kernels, if it lacks that of a pass."""
+    try:
+        names = built.program.get_info(cl.program_info.KERNEL_NAMES).split(";")
+    except cl.Error:  # OpenCL 1.1 has no names
+        return
+    if step.kernel not in names:
+        what = f"{shown_name(step.file)} has no kernel {step.kernel}, but {', '.join(names) or 'none'}"
+        raise NotMeasuredError("failed", f'{what}: kernel = "NAME" in the description says which is launched')
+
+
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
     """Set a user's kernel's arguments; `NotMeasuredError` if their number or a type is not as `step` says."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
-        counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
+        counts = f"has {kernel.num_args} arguments, but arguments names {len(step.arguments)}"
         raise NotMeasuredError("failed", f"{step.kernel} {counts}: {names}")
     for number, name in enumerate(step.arguments):
         try:
@@ -251,7 +270,7 @@ def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ..
     for step, planned, group in smaller:
         what = "" if step.role == "multiply" else f"{step.kernel} in "
         sides = " instead of ".join("x".join(map(str, each)) for each in (group, planned))
-        notes.append(f"{what}work-groups of {sides}: the driver takes no more as compiled")
+        notes.append(f"{what}work-groups of {sides}: the compiled kernel supports no more")
     return tuple(dict.fromkeys(notes))
 
 
@@ -284,7 +303,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
-_ROW_MAJOR = 101
+_ROW_MAJOR, _COLUMN_MAJOR = 101, 102
 _NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
@@ -316,30 +335,52 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
+        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
+
+        Column-major, the stored C is C^T = op(B)^T op(A)^T. CLBlast copies operands that its kernel wants in
+        the other order, so the call uses the order with the smaller temporary buffer.
+        """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
+        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
 
         def matrix(name: str, rows: int, ld: int) -> tuple[Any, ...]:
             apart = (length(rows * ld),) if several else ()
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
+        op_a, op_b = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in (problem.trans_a, problem.trans_b))
+        m, n, k = map(length, (problem.m, problem.n, problem.k))
+        a = matrix("A", problem.stored_a[0], layout.lda)
+        b = matrix("B", problem.stored_b[0], layout.ldb)
+        c = matrix("C", problem.m, layout.ldc)
+        shape, operands = min(
+            ((_COLUMN_MAJOR, op_b, op_a, n, m, k), (b, a)),
+            ((_ROW_MAJOR, op_a, op_b, m, n, k), (a, b)),
+            key=lambda each: self._copied_bytes(name, each[0], (*each[1], c), pointers),
+        )
         arguments = (
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
-            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)),
+            *shape,
             scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda),
-            *matrix("B", problem.stored_b[0], layout.ldb),
+            *operands[0],
+            *operands[1],
             scalar(made(problem.beta)),
-            *matrix("C", problem.m, layout.ldc),
+            *c,
             *((length(problem.batch),) if several else ()),
         )
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
-        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
+
+    def _copied_bytes(
+        self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
+    ) -> int:
+        """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
+        function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
+        starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
+        size = ctypes.c_size_t()
+        queue = next(iter(queues.values()))
+        unknown = function is None or function(*shape, *starts, queue, ctypes.byref(size))
+        return 0 if unknown else size.value
 
 
 class _SymbolFile(ctypes.Structure):
@@ -410,9 +451,9 @@ class ClblastExecutor(GemmExecutor):
     ) -> GemmBench:
         """A bench of a case or trial; `NotMeasuredError` for empty products and shared virtual memory."""
         if case.problem is not None and not case.problem.flops:
-            raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
+            raise NotMeasuredError("unsupported", "CLBlast does not support empty matrices")
         if policy.memory in SVM:
-            raise NotMeasuredError("unsupported", "CLBlast takes buffers, and no shared virtual memory")
+            raise NotMeasuredError("unsupported", "CLBlast does not support shared virtual memory")
         return super().prepare(case, policy, like, problem)
 
     def bind(

@@ -25,6 +25,7 @@ from gemmbench.gemm.operands import (
     operand_sets,
     same_bits,
 )
+from gemmbench.gemm.verify import PLAIN, Terms
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -88,7 +89,7 @@ class Timed:
     notes: tuple[str, ...] = ()
     sums: str = ""  # the data type that sums are kept in, if it is not C's
     without: tuple[str, ...] = ()  # "alpha", "beta": what the kernel does not take
-    tile: tuple[int, int] | None = None  # rows and columns of C that a work-group computes, if known
+    terms: Terms = PLAIN  # of the kernel, for sentences about C
 
 
 class Rotation:
@@ -141,7 +142,9 @@ class QueuedBatch:
         with errors():
             self._events[-1][1].wait()
             end = time.perf_counter()
-            stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
+            # NVIDIA's stamps are Unix time in ns, which as double seconds have steps of 238 ns.
+            origin = self._bench.runtime.origin_ns
+            stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self._events]
         steps = len(stamps) // (self._count - self._silent)
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
         first, last = bool(self._silent), bool(self._check_last) and self._count > _FEW
@@ -236,7 +239,7 @@ class GemmBench:
         """Bind the launches of both scopes for every operand set, and reset what was measured or verified."""
         layout = Layout.of(self._problem)
         self._timed = timed
-        self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
+        self._answers = Answers(case, self._values, timed.sums, timed.without, timed.terms)
         self._stamped: tuple[Launch, ...] = ()
         self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
@@ -305,7 +308,7 @@ class GemmBench:
             if written:
                 self._fill()
                 if when == "after" and self._rotation.are_shared:
-                    raise NotMeasuredError("failed", f"{written}, by it or by the kernel in turn with it")
+                    raise NotMeasuredError("failed", f"{written}, by it or by the kernel interleaved with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
         medians = map(statistics.median, zip(*self.timed, strict=True))
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
@@ -390,7 +393,7 @@ class GemmBench:
         }
         for buffer in held.values():
             pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
-            cl.enqueue_fill_buffer(self.runtime.queue, buffer, pattern, 0, buffer.size)
+            self.runtime.fill(buffer, pattern, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them.

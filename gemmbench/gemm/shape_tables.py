@@ -18,7 +18,7 @@ from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading
-from gemmbench.stats import rates
+from gemmbench.stats import claims, rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
@@ -45,7 +45,8 @@ class _ShapeLine:
     name: str
     problem: Problem
     rows: tuple[Row, ...]  # of every kernel on the device, or of the host alone
-    best: Row | None
+    best: Row | None  # with the highest rate
+    is_fastest: bool  # `best` is known to be faster than the others
     host: Row | None  # numpy's
 
     @property
@@ -54,11 +55,18 @@ class _ShapeLine:
         own, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return own / host_rate if own and host_rate and self.best is not self.host else None
 
-    @property
-    def pays(self) -> bool | None:
-        """Whether some kernel with transfers is faster than numpy; None if `ratio` is."""
-        own = rates.best_of(rates.median_rate(row, "host") for row in self.rows) or 0.0
-        return None if self.ratio is None else own > (rates.median_rate(self.host, "host") or 0.0)
+    def pays(self, run: Run) -> bool | None:
+        """Whether some kernel with transfers is known to be faster than numpy, or all are known to be slower.
+
+        None if neither is known.
+        """
+        host = claims.evidence(run, self.host, "host") if self.best is not self.host else None
+        own = [known for row in self.rows if (known := claims.evidence(run, row, "host"))]
+        if host is None or not own:
+            return None
+        if any(rate.is_above_all([host]) for rate in own):
+            return True
+        return False if host.is_above_all(own) else None
 
     def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
         """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, ratio."""
@@ -90,7 +98,8 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
-        lines.append(_ShapeLine(clean(same[0].label), problem, tuple(own_rows), best, host))
+        is_fastest = best in sweep_table.fastest_rows(run, device, own_rows, scope) or len(rated) < 2
+        lines.append(_ShapeLine(clean(same[0].label), problem, tuple(own_rows), best, is_fastest, host))
     return lines
 
 
@@ -123,7 +132,7 @@ def _workloads_sheet(
     energy = {
         name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
     }
-    names = [(*line.cells, _best_kernel(run, line)) for line in lines]
+    names = [(*line.cells, _best_kernel(run, line, inner)) for line in lines]
     names.append((Cell("geometric mean"), *[Cell("")] * 4))
     parts = (columns, versus, energy)
     by_column = (*zip(*names, strict=True), *(cells for part in parts for cells in part.values()))
@@ -138,9 +147,9 @@ def _workloads_sheet(
         rows=tuple(body if len(lines) > 1 else body[:1]),
         left=frozenset({"best"}),
         notes=(
-            *_workloads_conclusion(lines, scope, lambda value: f"{rate_text(value)} {unit}"),
+            *_workloads_conclusion(run, lines, scope, lambda value: f"{rate_text(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
-            *notes.remarks(run, device, shown, _place, "shape"),
+            *notes.remarks(run, device, shown, _place, "shape", inner),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
     )
@@ -180,36 +189,47 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return geometric_mean([value for value in known if value]) if known and all(known) else None
 
 
-def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
-    """The best kernel of a shape. Without one, the status if all rows failed in the same way, else ``-``."""
+def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> Cell:
+    """The best kernel of a shape, marked if it may not be the fastest.
+
+    Without one, the status if all rows failed in the same way, else ``-``.
+    """
     if line.best:
-        return Cell(notes.marked(run, line.best, clean(line.best.title)))
+        title, samples = clean(line.best.title), rates.shown_samples(line.best, scope)
+        unsure = not line.is_fastest or rates.is_uncertain(run, line.best, samples)
+        return Cell(f"{notes.UNCERTAIN if unsure else ''}{title}")
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
     return Cell(WORDS[status] if status in FAILED else "-")
 
 
 def _workloads_conclusion(
-    lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
+    run: Run, lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
     """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays.
 
-    The first needs several shapes and kernels, one with rates on all. The second needs numpy's rates.
+    The first needs several shapes and kernels with rates on all, and a mean above all others. The second
+    needs numpy's rates.
     """
     conclusions = []
     measured = [line for line in lines if line.best]
-    reached = by_key(
-        (row.title, rate) for line in measured for row in line.rows if (rate := rates.median_rate(row, scope))
+    known = by_key(
+        (row.title, rate)
+        for line in measured
+        for row in line.rows
+        if (rate := claims.evidence(run, row, scope))
     )
-    everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
-    if len(measured) > 1 and len(reached) > 1 and everywhere:
-        name = max(everywhere, key=lambda name: everywhere[name])
-        figure = f"geometric mean {rate_text(everywhere[name])} over {len(measured)} shapes"
+    means = {name: claims.mean(all_) for name, all_ in known.items() if len(all_) == len(measured)}
+    name = claims.fastest(means)
+    if len(measured) > 1 and name:
+        figure = f"geometric mean {rate_text(means[name].median)} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
-    pays = [line.pays for line in lines if line.pays is not None]
-    if pays:
-        sentence = f"With transfers, the device beats {BASELINE} on {sum(pays)} of {len(pays)} shapes."
-        conclusions.append(Note("", sentence, "bold"))
+    compared = [line for line in lines if line.ratio is not None]
+    pays = [line.pays(run) for line in compared]
+    if compared:
+        unknown = f", {pays.count(None)} unclear" if None in pays else ""
+        sentence = f"With transfers, the device beats {BASELINE} on {pays.count(True)} of {len(pays)} shapes"
+        conclusions.append(Note("", f"{sentence}{unknown}.", "bold"))
     return conclusions
 
 

@@ -19,7 +19,7 @@ from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
-from gemmbench.stats import rates
+from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
 _T = TypeVar("_T")
@@ -99,37 +99,57 @@ def _about(panel: Panel) -> str:
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     """The table of rates: the median rate of each series at each size, in one scope.
 
-    The best rate at each size is marked. The share of peak is added if known, then conclusions and notes.
+    The fastest at each size is marked. The share of peak is added if known, then conclusions and notes.
     """
     rows = panel.rows
-    compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
-    best = {problem: rates.best_of(values) for problem, values in compared.items()}
+    best = fastest_rows(run, panel.device, rows, scope)
     divisor, unit = rates.table_unit(panel.dtype, (rates.median_rate(row, scope) for row in rows))
 
     def cell(row: Row | None) -> Cell:
-        own = rates.compared_rate(run, panel.device, row, scope)
-        is_best = row is not None and own is not None and own == best[row.problem]
-        return notes.figure(run, row, rates.median_rate(row, scope), divisor, is_best)
+        return notes.figure(run, row, scope, divisor, row in best)
 
-    def of_peak(series: Series) -> float | None:
-        return rates.best_of(rates.peak_fraction(run, row, scope) for row in series.rows.values())
+    def of_peak(series: Series) -> Cell:
+        return peak_cell(run, tuple(series.rows.values()), scope)
 
-    has_peak = any(of_peak(series) for series in panel.series)
+    has_peak = any(rates.peak_fraction(run, row, scope) for row in rows)
 
     def where(row: Row) -> str:
         return str(getattr(row.problem, panel.axis))
 
-    share = {"of peak": lambda series: Cell(units.share(of_peak(series)))}
     return replace(
-        _by_size(panel, cell, share if has_peak else {}),
+        _by_size(panel, cell, {"of peak": of_peak} if has_peak else {}),
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         notes=(
             *_conclusion(run, panel, scope),
-            *notes.remarks(run, panel.device, rows, where),
+            *notes.remarks(run, panel.device, rows, where, scope=scope),
             *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
     )
+
+
+def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
+    """The row of each problem that is known to be faster than all others compared in a scope."""
+    compared = (row for row in rows if rates.is_compared(run, device, row, scope))
+    known = ((row, each) for row in compared if (each := claims.evidence(run, row, scope)))
+    by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
+    return [
+        next(row for number, row, _ in same if number == best)
+        for same in by_problem.values()
+        if (best := claims.fastest({number: each for number, _, each in same})) is not None
+    ]
+
+
+def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> Cell:
+    """The largest share of the measured peak that rows reach, marked if its rate or its peak is uncertain."""
+    shares = [(share, row) for row in rows if (share := rates.peak_fraction(run, row, scope))]
+    if not shares:
+        return NOTHING
+    share, row = max(shares, key=lambda pair: pair[0])
+    top = rates.peak_of_row(run, row)
+    unsure = top is not None and rates.is_uncertain(top.run, top.row)
+    unsure = unsure or rates.is_uncertain(run, row, rates.shown_samples(row, scope))
+    return Cell(f"{notes.UNCERTAIN if unsure else ''}{units.share(share)}")
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
@@ -141,83 +161,135 @@ def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
 
 
 @dataclass(frozen=True)
-class _Best:
+class _Point:
     """A rate in a sweep, with its series and size."""
 
-    rate: float
     size: int
     series: Series
+    rate: claims.Evidence
 
 
 def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
     """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
 
-    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too. With
-    rates of a single kernel or library, nothing is said about the fastest.
+    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too. The
+    sentence says so if intervals leave several. A single kernel or library is not called the fastest.
     """
-    rated = [
-        _Best(rate, size, series)
+    points = [
+        _Point(size, series, known)
         for size in panel.sizes
         for series in panel.series
-        if (rate := rates.compared_rate(run, panel.device, series.rows.get(size), scope))
+        if (row := series.rows.get(size)) and rates.is_compared(run, panel.device, row, scope)
+        if (known := claims.evidence(run, row, scope))
     ]
     texts: list[str] = []
-    fastest = None
-    if len({each.series.label for each in rated}) > 1:
-        by_size = by_key((each.size, each) for each in rated).values()
-        winners = [max(alike, key=lambda each: each.rate) for alike in by_size]
-        overall = max(winners, key=lambda each: each.rate)
-        kernels = [each for each in rated if each.series.is_kernel]
-        turns = [pair for pair in pairwise(winners) if pair[0].series is not pair[1].series]
-        if len(turns) == 1:
-            ((before, after),) = turns
+    fastest: Series | None = None
+    if len({point.series for point in points}) > 1:
+        by_size = by_key((point.size, point) for point in points)
+        winners = {size: _fastest_point(same) for size, same in by_size.items()}
+        fastest = _fastest_series(points)
+        kernels = [point for point in points if point.series.is_kernel]
+        if change := _change(winners):
+            before, after = change
             names = clean(before.series.label), clean(after.series.label)
             until = f"{panel.axis} = {before.size}"
             texts.append(f"Fastest measured: {names[0]} up to {until}, {names[1]} from {after.size}.")
+        elif fastest:
+            texts.append(f"Fastest measured: {_figure(panel, fastest, points)}.")
         else:
-            texts.append(f"Fastest measured: {_figure(panel, overall, rated)}.")
-        if kernels and not any(each.series.is_kernel for each in winners):
-            own = max(kernels, key=lambda each: each.rate)
-            texts.append(f"Fastest kernel: {_figure(panel, own, rated)}.")
-        fastest = max(kernels or winners, key=lambda each: each.rate).series
-    texts += _transfers(panel, fastest)
+            texts.append(_undecided(points))
+        if kernels and all(winner and not winner.series.is_kernel for winner in winners.values()):
+            fastest = _fastest_series(kernels)
+            texts += [f"Fastest kernel: {_figure(panel, fastest, points)}."] if fastest else []
+    texts += _transfers(run, panel, fastest)
     return [Note("", text, "bold") for text in texts]
 
 
-def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
-    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``. The ratio is to numpy, else to the next fastest."""
-    divisor, unit = rates.table_unit(panel.dtype, (each.rate for each in rated))
-    text = f"{clean(best.series.label)}, {units.number(best.rate / divisor)} {unit}"
-    text += f" at {best.size}" if len(panel.sizes) > 1 else ""
-    others = [each for each in rated if each.size == best.size and each.series is not best.series]
-    if not others:
-        return text
-    rival = max(others, key=lambda each: (each.series.is_host, each.rate))
-    return f"{text}, {units.number(best.rate / rival.rate)} x {clean(rival.series.label)}"
+def _fastest_point(points: Sequence[_Point]) -> _Point | None:
+    """The point that is known to be faster than all others of its size; None without others."""
+    best = claims.fastest({number: point.rate for number, point in enumerate(points)})
+    return None if best is None else points[best]
 
 
-def _transfers(panel: Panel, fastest: Series | None) -> list[str]:
-    """A sentence on the size from which a kernel with transfers beats the host's BLAS; none without a BLAS.
+def _fastest_series(points: Sequence[_Point]) -> Series | None:
+    """The series with a rate that is known to be above all rates of the others; None if there is none."""
+    by_series = by_key((point.series, point.rate) for point in points)
+    for candidate, own in by_series.items():
+        others = [point.rate for point in points if point.series is not candidate]
+        if any(rate.is_above_all(others) for rate in own):
+            return candidate
+    return None
 
-    It is about the fastest kernel, or another one if that never wins. If none wins, the closest is named.
+
+def _change(winners: Mapping[int, _Point | None]) -> tuple[_Point, _Point] | None:
+    """The last size of one winner and the first of another, with nothing but unknown sizes between them."""
+    known = [winner for winner in winners.values() if winner]
+    turns = [pair for pair in pairwise(known) if pair[0].series is not pair[1].series]
+    sizes = list(winners)
+    if len(turns) != 1:
+        return None
+    ((before, after),) = turns
+    outside = [*sizes[: sizes.index(before.size)], *sizes[sizes.index(after.size) :]]
+    return (before, after) if all(winners[size] for size in outside) else None
+
+
+_FEW = 3  # names in a sentence
+
+
+def _undecided(points: Sequence[_Point]) -> str:
+    """What is known if no rate is known to be the highest: which kernels may have it."""
+    best = {number: point.rate for number, point in enumerate(points)}
+    names = list(dict.fromkeys(clean(points[number].series.label) for number in claims.contenders(best)))
+    if len(names) == 1:
+        return f"{names[0]} may be the fastest, but its rate is uncertain."
+    if len(names) > _FEW:
+        return f"{len(names)} kernels may be the fastest: cannot tell at this noise."
+    return f"{', '.join(names[:-1])} or {names[-1]} is the fastest: cannot tell at this noise."
+
+
+def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``. The ratio is to numpy, else to the next fastest.
+
+    It appears only if neither rate is uncertain and their intervals do not overlap.
     """
-    host, evens = baseline(panel), break_evens(panel)
+    divisor, unit = rates.table_unit(panel.dtype, (point.rate.median for point in points))
+    own = (point for point in points if point.series is fastest and point.rate.is_certain)
+    best = max(own, key=lambda point: point.rate.median)
+    text = f"{clean(best.series.label)}, {units.number(best.rate.median / divisor)} {unit}"
+    text += f" at {best.size}" if len(panel.sizes) > 1 else ""
+    others = [point for point in points if point.size == best.size and point.series is not best.series]
+    rival = max(others, key=lambda point: (point.series.is_host, point.rate.median), default=None)
+    if rival is None or not rival.rate.is_certain:
+        return text
+    if not (best.rate.is_above_all([rival.rate]) or rival.rate.is_above_all([best.rate])):
+        return text
+    ratio = best.rate.median / rival.rate.median
+    return f"{text}, {units.number(ratio)} x {clean(rival.series.label)}"
+
+
+def _transfers(run: Run, panel: Panel, fastest: Series | None) -> list[str]:
+    """A sentence on the size from which a kernel with transfers is known to beat the host's BLAS, if any is.
+
+    It is about the fastest kernel, or another one if that never wins. If all lose, the closest is named.
+    """
+    host, evens = baseline(panel), break_evens(run, panel)
     if host is None or not evens:
         return []
     rival, axis = clean(host.label), panel.axis
     even = next((each for each in evens if each.kernel is fastest and each.size is not None), evens[0])
     if even.size is None:
+        if not all(each.loses for each in evens):
+            return []
         closest = max(evens, key=lambda each: each.lead)
         name = clean(closest.kernel.label)
         at = f" at {closest.sizes[-1]}" if len(panel.sizes) > 1 else ""
         return [f"With transfers, no kernel beats {rival}{at}: {name} reaches {units.share(closest.lead)}."]
     wins = f"With transfers, {clean(even.kernel.label)} beats {rival}"
     if not even.from_start:
-        return [f"{wins} for {axis} >= {round(even.size)}."]
+        return [f"{wins} from {axis} = {round(even.size)}."]
     every = f" at every {axis}" if len(panel.sizes) > 1 else ""
     every += " that both ran" if len(even.sizes) < len(panel.sizes) else ""
-    unsure = ", though within the noise" if even.high != even.size else ""
-    return [f"{wins}{every}{unsure}."]
+    return [f"{wins}{every}."]
 
 
 def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
@@ -246,8 +318,9 @@ def by_device(
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     """The verbose table of a device and data type: a line for each row, with rates in all scopes.
 
-    Further columns are the share of peak, the share of pre- and post-processing, and the noise. Those of
-    comparison, residual and energy appear if some row has them. The best of each problem is marked.
+    Rates have intervals. Further columns are the share of peak and the share of pre- and post-processing.
+    Those of comparison, residual and energy appear if some row has them. The fastest of each problem is
+    marked.
     """
     compared = rates.view_scope(run)
 
@@ -256,9 +329,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         chained = rates.shown_samples(row, scope) if compared == "device" else scope
         return rates.rate(row, chained) if scope in row.samples else None
 
-    measured = by_key(
-        ((row.problem, s), rate.median) for row in rows for s in SCOPES if (rate := rate_of(row, s))
-    )
+    best = {s: fastest_rows(run, device, [row for row in rows if rate_of(row, s)], s) for s in SCOPES}
 
     def rate_cell(row: Row, scope: str) -> Cell:
         """A row's rate in a scope, or ``-``; in the first column, the status of a row that is not ok."""
@@ -267,8 +338,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
             return Cell("-", style="dim")
-        figure = notes.marked(run, row, units.gflops(rate.median))
-        return Cell(figure, rate.median == max(measured[row.problem, scope]))
+        figure = notes.marked(run, row, units.gflops(rate.median), scope)
+        return Cell(f"{figure} {_ends(rate, units.GIGA)}", row in best[scope])
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
@@ -277,8 +348,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     }
     facts: Columns[Row] = {
         "of peak": lambda row: known(rates.peak_fraction(run, row), units.percent),
-        "helpers": lambda row: known(rates.helpers_share(row) or None, units.percent),
-        "noise": notes.noise,
+        "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
         **versus_columns(rows, "kernel", interval=True),
         **(residual if any(MATH in row.parameters for row in rows) else {}),
         **energy_columns(rows),
@@ -287,13 +357,14 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     return replace(
         table(rows, subjects, {scope: partial(rate_cell, scope=scope) for scope in SCOPES}, facts),
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
+        caption=f"{dtype} {rates.unit(dtype)} by scope with 95 % intervals; * fastest of its problem",
         notes=(
             *_parameters(rows),
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
             *notes.gaps(rows, compared),
             *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
+            *notes.faster_hosts(rows, shape),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
@@ -344,6 +415,11 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
+def _ends(rate: rates.Rate, divisor: float) -> str:
+    """The interval of a rate: ``[224, 228]``."""
+    return f"[{units.number(rate.low / divisor)}, {units.number(rate.high / divisor)}]"
+
+
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
     """The tables of ``gemm``: for each problem a line for each kernel, with rates in two scopes."""
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -364,16 +440,17 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         able.sort(key=lambda row: -(rates.median_rate(row, scope) or 0.0))
     scopes = tuple(dict.fromkeys((scope, "host")))
     divisor, unit = rates.table_unit(dtype, (rates.median_rate(row, s) for row in able for s in scopes))
-    compared = {s: rates.best_of(rates.compared_rate(run, device, row, s) for row in able) for s in scopes}
+    best = {s: fastest_rows(run, device, able, s) for s in scopes}
 
     def rate_cell(row: Row, s: str) -> Cell:
-        rate, own = rates.median_rate(row, s), rates.compared_rate(run, device, row, s)
-        return notes.figure(run, row, rate, divisor, own is not None and own == compared[s])
+        """The rate and its interval: ``226 [224, 228]``."""
+        cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
+        return replace(cell, text=f"{cell.text} {_ends(rate, divisor)}") if rate else cell
 
     def name(row: Row) -> Cell:
         return Cell(label(row.title, row.device == HOST != device))
 
-    share: Columns[Row] = {"of peak": lambda row: Cell(units.share(rates.peak_fraction(run, row, scope)))}
+    share: Columns[Row] = {"of peak": lambda row: peak_cell(run, [row], scope)}
     has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
     sheet = table(
         able,
@@ -389,7 +466,8 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         caption=f"{dtype} GEMM, {problem.title}, {unit}",
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
-            *notes.remarks(run, device, able, shape, "problem"),
+            *notes.remarks(run, device, able, shape, "problem", scope),
+            *notes.faster_hosts(able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),
     )
@@ -556,17 +634,10 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     """GFLOP/J by size, with joules, power and idle power at the largest; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
-    values = by_key(  # a GPU's board and the host's package are different counters
-        (row.problem, rates.gflop_per_joule(row))
-        for row in panel.rows
-        if rates.is_compared(run, panel.device, row, "device")
-    )
 
     def cell(row: Row | None) -> Cell:
         value = rates.gflop_per_joule(row) if row else None
-        if row is None or value is None:
-            return Cell("-")
-        return Cell(units.number(value), value == rates.best_of(values.get(row.problem, [])))
+        return Cell("-") if value is None else Cell(units.number(value))
 
     def largest(series: Series) -> Row:
         """The row of the largest size with joules, else with a reason why there are none."""

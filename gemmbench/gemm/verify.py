@@ -129,25 +129,42 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
     return Gemm(2 * edge + 3, edge + 5, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
 
 
-def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] | None = None) -> str:
+@dataclass(frozen=True)
+class Terms:
+    """How sentences name elements of C: in the terms of the kernel."""
+
+    tile: tuple[int, int] | None = None  # rows and columns of the row-major C of a work-group, if known
+    by_columns: bool = False  # the kernel is column-major: its rows are the columns of the row-major C
+
+    def element(self, i: int, j: int) -> str:
+        """The element in row i and column j of the row-major C."""
+        return f"C[{j}][{i}]" if self.by_columns else f"C[{i}][{j}]"
+
+    def in_tile(self, i: int, j: int) -> str:
+        """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
+        if self.tile is None:
+            return ""
+        rows, columns = (
+            f"{at - at % side} to {at - at % side + side - 1}"
+            for at, side in zip((i, j), self.tile, strict=True)
+        )
+        if self.by_columns:
+            rows, columns = columns, rows
+        return f", in the tile of rows {rows} and columns {columns}"
+
+
+PLAIN = Terms()
+
+
+def compare_exactly(expected: HostArray, got: HostArray, terms: Terms = PLAIN) -> str:
     """A sentence: how many elements differ from the expected ones (NaN does), the first, its tile; or ""."""
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
         return ""
     i, j = map(int, np.argwhere(wrong)[0])
     share = f"{int(wrong.sum())} of {wrong.size} elements"
-    first = f"C[{i}][{j}] is {float(got[i, j]):g}, not {expected[i, j]:g}"
-    return f"{share} differ on the exact test; {first}{in_tile(tile, i, j)}"
-
-
-def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
-    """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
-    if tile is None:
-        return ""
-    rows, columns = (
-        f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
-    )
-    return f", in the tile of rows {rows} and columns {columns}"
+    first = f"{terms.element(i, j)} is {float(got[i, j]):g}, not {expected[i, j]:g}"
+    return f"{share} differ on the exact test; {first}{terms.in_tile(i, j)}"
 
 
 def numbers(stored: HostArray, dtype: DType) -> HostArray:
@@ -169,12 +186,15 @@ class ExactTest:
     expected: HostArray  # m x n of every problem, one below the other, in double precision
 
     @classmethod
-    def of(cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0) -> ExactTest:
+    def of(
+        cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0,
+        has_numbers: bool = False,
+    ) -> ExactTest:  # fmt: skip
         """The test of a problem that is small enough for exact sums; `ValueError` if it is not.
 
-        Gaps between rows of A and B, and C if beta is 0, are NaN. Guards are around the rows of C. `layout`
-        is the leading dimensions, None for odd ones. `room` rows behind A, B and C belong to nobody. `unread`
-        elements behind A and B may not be read.
+        Gaps between rows of A and B are NaN, and C if beta is 0, unless it `has_numbers`. Guards are around
+        the rows of C. `layout` is the leading dimensions, None for odd ones. `room` rows behind A, B and C
+        belong to nobody. `unread` elements behind A and B may not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -183,7 +203,7 @@ class ExactTest:
         nan, guard = poison(dtype), c.dtype.type(GUARD)
         stored_a = transposed(a, problem.batch) if problem.trans_a else a
         stored_b = transposed(b, problem.batch) if problem.trans_b else b
-        stored_c = c if problem.beta != 0 else np.full_like(c, poison(result))
+        stored_c = c if problem.beta != 0 or has_numbers else np.full_like(c, poison(result))
         host = {
             "A": _flat_with_gaps(stored_a, layout.lda, nan, unread + room * layout.lda),
             "B": _flat_with_gaps(stored_b, layout.ldb, nan, unread + room * layout.ldb),
@@ -194,18 +214,19 @@ class ExactTest:
             expected = decode(encode(expected, result), result)
         return cls(problem, layout, host, expected)
 
-    @property
-    def described(self) -> str:
-        """Its shape, scalars and leading dimensions, for a sentence."""
+    def described(self, terms: Terms) -> str:
+        """Its shape, scalars and leading dimensions as the kernel gets them, for a sentence."""
         problem, layout = self.problem, self.layout
-        ops = f"{problem.ops}, " if problem.ops != "NN" else ""
+        m, n, lda, ldb, ops = problem.m, problem.n, layout.lda, layout.ldb, problem.ops
+        if terms.by_columns:  # the kernel multiplies the transposed matrices in the other order
+            m, n, lda, ldb, ops = n, m, ldb, lda, ops[::-1]
         return (
-            f"{ops}m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, "
-            f"beta {problem.beta:g}, lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+            f"{f'{ops}, ' if ops != 'NN' else ''}m {m}, n {n}, k {problem.k}, alpha {problem.alpha:g}, "
+            f"beta {problem.beta:g}, lda {lda}, ldb {ldb}, ldc {layout.ldc}"
             f"{f', batch {problem.batch}' if problem.batch > 1 else ''}"
         )
 
-    def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
+    def error(self, result: HostArray, terms: Terms = PLAIN) -> str:
         """A sentence on a cell written outside a flat C or its first wrong element (with its tile); or ""."""
         batch, n, ldc = self.problem.batch, self.problem.n, self.layout.ldc
         m = self.problem.m * batch
@@ -213,13 +234,15 @@ class ExactTest:
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
         if written.any():
             at = int(np.argmax(written))
-            where = f"C[{at // ldc}][{at % ldc}]" if ldc else "C[0][0]"
-            first = f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
-            return f"cells outside C were written on the exact test; {first} ({self.described})"
+            where = terms.element(*divmod(at, ldc or 1))
+            rows, columns = (n, m) if terms.by_columns else (m, n)
+            first = f"the first is {where}, {float(result[at]):g}, where C has {rows} rows of {columns}"
+            return f"cells outside C were written on the exact test; {first} ({self.described(terms)})"
         got = stack(decode(result[: m * ldc].reshape(m, ldc)[:, :n], self.problem.result), batch)
         for number, expected in enumerate(stack(self.expected, batch)):
-            if wrong := compare_exactly(expected, got[number], tile):
-                return f"{f'in problem {number} of a batch, ' if batch > 1 else ''}{wrong} ({self.described})"
+            if wrong := compare_exactly(expected, got[number], terms):
+                where = f"in problem {number} of a batch, " if batch > 1 else ""
+                return f"{where}{wrong} ({self.described(terms)})"
         return ""
 
 
@@ -252,11 +275,12 @@ class Kernel:
     run: Run  # C after a test's problem has run: flat, with the guard cells behind it
     edge: int  # the longest side of its tiles
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it does not take
-    tile: tuple[int, int] | None = None  # rows and columns of C of a work-group, if its groups are tiles
+    terms: Terms = PLAIN
     room: int = 0  # rows behind A, B and C that a kernel without bounds checks may reach
     ops: str = "NN"  # how A and B are stored, as `Gemm.ops`
     batch: int = 1  # problems in a launch
     step: int = 1  # leading dimensions must be a multiple of this
+    may_read_c: bool = False  # although beta is 0, so that C has numbers: the user asks for another beta
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
         """Yield its tests: with ragged rows and with aligned ones, each with alpha, beta of 2, -1 and 1, 0.
@@ -276,13 +300,24 @@ class Kernel:
             )
             layout = Layout(*lengths)
             for a, b in dict.fromkeys(((alpha, beta), (1.0, 0.0))):
-                yield ExactTest.of(replace(problem, alpha=a, beta=b), layout, self.room, _BEHIND)
+                yield self._test(replace(problem, alpha=a, beta=b), layout, self.may_read_c)
+
+    def _test(self, problem: Gemm, layout: Layout, has_numbers: bool) -> ExactTest:
+        return ExactTest.of(problem, layout, self.room, _BEHIND, has_numbers)
+
+    def error(self, test: ExactTest) -> str:
+        """What is wrong with the kernel on a test, or "". The sentence says whether NaN in C is the cause."""
+        error = test.error(self.run(test), self.terms)
+        if not error or test.problem.beta != 0 or self.may_read_c:
+            return error
+        with_numbers = self._test(test.problem, test.layout, True)
+        reads_c = not with_numbers.error(self.run(with_numbers))
+        return f"reads C although beta is 0: C held NaN; {error}" if reads_c else error
 
 
 def exact_test_error(kernel: Kernel, dtype: str) -> str:
     """What is wrong with a kernel on the first exact test that it fails, or ""."""
-    errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
-    return next(filter(None, errors), "")
+    return next(filter(None, map(kernel.error, kernel.tests(dtype))), "")
 
 
 # --- The bounds of rounding: how far from C in double precision a right kernel may come ---------------------
@@ -298,10 +333,12 @@ def exact_test_error(kernel: Kernel, dtype: str) -> str:
 #
 #     bound_ij = (2 d + u (k + 4) + v) t_ij
 #
+# with u = 2^-13 17/16 for the 14 bits of fp8's sums. Their random bound holds for operands of mean zero.
 # docs/methodology.md derives the bounds and names the sources.
 
 SAFETY = 8.0  # standard deviations allowed to rounding errors
 ROWS = 32  # drawn, of all problems of a batch
+_CUTS_A_STEP = 34 / 32  # an instruction of 32 steps cuts 32 products, the sum before and the new one
 _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of wider types are not cut short
 
 
@@ -314,7 +351,7 @@ class RoundingModel:
     dropped: float  # d
     smallest: float  # what the operations may lose below the type's range
     steps: int  # k + 4: two more for alpha, one each for beta and for C
-    cut: float  # of sums that tensor cores cut short far above float's digits
+    cut: float  # of sums that tensor cores cut off far above float's digits: their last digit, relative
 
     @classmethod
     def of(cls, problem: Gemm, sums: str = "") -> RoundingModel:
@@ -326,29 +363,32 @@ class RoundingModel:
             # Half has subnormal numbers on every device; of the others they may be flushed to zero.
             smallest = float(info.smallest_subnormal if kept.itemsize == 2 else info.smallest_normal)
             smallest += float(_limits(result).smallest_subnormal)
-        # Every product is cut off at the last digit of the partial sum, which is sqrt(k) times as large.
-        cut = kept.dropped * math.sqrt(steps)
         dropped = DTYPES[problem.dtype].dropped
-        return cls(kept.eps / 2, result.eps / 2, dropped, steps * smallest, steps, cut)
+        return cls(kept.eps / 2, result.eps / 2, dropped, steps * smallest, steps, kept.dropped)
 
     def random(self, size: HostArray, product: HostArray) -> HostArray:
         """The bound for random operands, from s (see above) and alpha A B."""
         unit = SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
-        lost = self.cut or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
+        # Every product is cut off at the last digit of the partial sum, which is sqrt(k) times as large.
+        lost = self.cut * math.sqrt(self.steps)
+        lost = lost or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
         share = 2 * self.dropped + 4 * (self.adding + self.storing) + lost
         return np.asarray(unit * size + share * np.abs(product) + self.smallest)
 
     def worst(self, size: HostArray) -> HostArray:
         """The bound for any operands, from t (see above)."""
-        share = 2 * self.dropped + max(self.cut, self.adding * self.steps) + self.storing
+        adding = self.cut * _CUTS_A_STEP or self.adding
+        share = 2 * self.dropped + adding * self.steps + self.storing
         return np.asarray(share * size + self.smallest)
 
 
 class DrawnRows:
     """Up to 32 random rows of C in double precision, computed once for the operands of a problem."""
 
-    def __init__(self, problem: Gemm, a: HostArray, b: HostArray, generated: bool) -> None:
-        """Draw up to 32 rows of C of all problems, and compute A B and its errors' size there.
+    def __init__(
+        self, problem: Gemm, a: HostArray, b: HostArray, generated: bool, row: int | None = None
+    ) -> None:
+        """Draw up to 32 rows of C of all problems (or use one `row`), and compute A B and its errors' size.
 
         `a` and `b` are op(A) and op(B) of every problem, one below the other, as stored. `generated` ones are
         gemmbench's own, uniform ones: their size is a sum of squares, else of absolute values.
@@ -356,7 +396,9 @@ class DrawnRows:
         self._problem, self._generated = problem, generated
         every = problem.batch * problem.m
         rng = np.random.default_rng()
-        self._rows = np.sort(rng.choice(every, min(ROWS, every), replace=False)) if every else np.arange(0)
+        self._rows = np.arange(0) if row is None else np.array([row])
+        if every and row is None:
+            self._rows = np.sort(rng.choice(every, min(ROWS, every), replace=False))
         dtype, power = DTYPES[problem.dtype], 2 if generated else 1
         self._product = np.zeros((len(self._rows), problem.n))
         self._size = np.zeros_like(self._product)  # s^2 or t, of A B
@@ -369,16 +411,21 @@ class DrawnRows:
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
 
-    def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
+    def _values(self, c: HostArray, c0: HostArray) -> tuple[HostArray, HostArray, HostArray]:
+        """The rows of C after as numbers, alpha A B and beta C before; see `check`."""
+        problem, result = self._problem, self._problem.result
+        got = numbers(c[self._rows], result)
+        added = problem.beta * numbers(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
+        return got, problem.alpha * self._product, added
+
+    def check(self, c: HostArray, c0: HostArray, sums: str = "", terms: Terms = PLAIN) -> Check:
         """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
         `c` is C after, m x n of every problem. `c0` is C before, not read if beta is 0. `sums` is the type of
         sums if it is not C's. The figure, if there are elements, is the largest error over its bound.
         """
-        problem, result = self._problem, self._problem.result
-        got = numbers(c[self._rows], result)
-        product = problem.alpha * self._product
-        added = problem.beta * numbers(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
+        problem = self._problem
+        got, product, added = self._values(c, c0)
         bound = self._bound(product, added, sums)
         with np.errstate(all="ignore"):
             ratio = np.abs(got - (product + added)) / (bound + np.finfo(np.float64).tiny)
@@ -392,10 +439,38 @@ class DrawnRows:
         row = int(self._rows[i])
         where = f"in problem {row // problem.m} of {problem.batch}, " if problem.batch > 1 else ""
         reason = (
-            f"{where}C[{row % problem.m}][{j}] is {got[i, j]:.6g}, not {(product + added)[i, j]:.6g}: "
+            f"{where}{terms.element(row % problem.m, j)} is {got[i, j]:.6g}, "
+            f"not {(product + added)[i, j]:.6g}: "
             f"{int((~(ratio <= 1)).sum())} of {ratio.size} elements are further off than rounding"
         )
         return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
+
+    def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
+        """What exceeds the largest number of its type where C is not finite, as a sentence begins; or "".
+
+        That is the product, or the sums on the way to it. Arguments as of `check`, of operands that do not
+        count as generated.
+        """
+        got, product, added = self._values(c, c0)
+        result, kept = self._problem.result, DTYPES[sums] if sums else self._problem.result
+        with np.errstate(all="ignore"):
+            size = abs(self._problem.alpha) * self._size + np.abs(added)
+            value = np.abs(product + added) + RoundingModel.of(self._problem, sums).worst(size)
+            for what, most, dtype in (
+                ("the product exceeds", value, result),
+                ("sums of the product exceed", np.maximum(self._size, size), kept),
+            ):
+                if (~np.isfinite(got) & ~(most <= largest(dtype))).any():
+                    return f"{what} {dtype.name} ({largest(dtype):.6g})"
+        return ""
+
+    def share_off(self, c: HostArray, c0: HostArray) -> float:
+        """The largest error of the rows, as a share of the sum of absolute values that an element has."""
+        got, product, added = self._values(c, c0)
+        size = abs(self._problem.alpha) * self._size + np.abs(added)
+        return float(
+            (np.abs(got - (product + added)) / np.maximum(size, np.finfo(np.float64).tiny)).max(initial=0)
+        )
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
         """Bounds of elements: 0.5 for integers, of random errors for generated operands, else the worst."""
@@ -434,6 +509,20 @@ def repeat_bounds(
         return np.broadcast_to(2 * model.worst(size), verified.shape)
 
     return bounds
+
+
+def largest(dtype: DType) -> float:
+    """The largest number of a type."""
+    return float(_limits(dtype).max) if dtype.is_float else float(dtype.largest)
+
+
+def first_not_finite(c: HostArray, dtype: DType) -> int | None:
+    """The first row of C, m x n of every problem, that has an element that is not finite; None if all are."""
+    for part in blocks(*c.shape):
+        is_finite = np.isfinite(numbers(c[part], dtype)).all(axis=1)
+        if not is_finite.all():
+            return int(part.start + np.argmin(is_finite))
+    return None
 
 
 def _limits(dtype: DType) -> Any:

@@ -134,9 +134,9 @@ ODD = (
 
 SETS: dict[str, Workload] = {
     "alexnet": Workload(
-        idea="five convolutions lowered by im2col (m = output channels, n = output pixels, "
-        "k = input channels x filter) and three dense layers (m = images); conv2, conv4 and conv5 as the two "
-        "towers of the original compute them: the shape of one tower, which runs twice",
+        idea="five convolutions lowered by im2col, and three dense layers. Of a convolution, m = output "
+        "channels, n = output pixels and k = input channels x filter; of a dense layer, m = images. conv2, "
+        "conv4 and conv5 have the shape of one of the original's two towers, which runs twice",
         source="Krizhevsky, Sutskever and Hinton, ImageNet Classification with Deep Convolutional Neural "
         "Networks, NIPS 2012; images of 227 x 227, with which its 55 x 55 outputs come out",
         shapes=_alexnet,
@@ -155,7 +155,7 @@ SETS: dict[str, Workload] = {
         shapes=_language_models,
     ),
     "odd": Workload(
-        idea="sizes beside powers of two, primes, tall, wide, deep and shallow shapes, vectors",
+        idea="sizes next to powers of two, primes, tall, wide, deep and shallow shapes, vectors",
         source="the edges that tiles leave over; independent of batch and prompt",
         shapes=lambda _batch, _prompt: ODD,
     ),

@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
 CLBLAST = "clblast"
 CUBLAS = "cublas"
-_NO_CUBLAS = "cuBLAS runs on NVIDIA GPUs alone"
+_NO_CUBLAS = "cuBLAS runs only on NVIDIA GPUs"
 
 _LIBRARIES = (
     Variant(
@@ -49,9 +49,9 @@ _LIBRARIES = (
     Variant(
         name=CUBLAS,
         family=LIBRARIES,
-        idea="cuBLAS, NVIDIA's own BLAS",
-        source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
-        "where B is not stored transposed; sums of half kept in float; of fp8 only e4m3, by B transposed",
+        idea="cuBLAS, NVIDIA's BLAS",
+        source="NVIDIA, cuBLAS. It uses tensor cores in every type but float, and in char only if B is "
+        "stored transposed. It sums half in float. Of fp8 it supports only e4m3, with B transposed.",
         launches=Launches(edge=lambda _: 256, batches=True),
         needs=Needs(
             # It multiplies types that NVIDIA's OpenCL does not list.
@@ -95,8 +95,8 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL, "intel-block"),
-    "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),
+    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL),
+    "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL, "intel-block"),
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 

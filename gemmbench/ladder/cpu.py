@@ -346,7 +346,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    idea="for Intel GPUs, untested: block reads",
+    idea="sub-group block reads (Intel's drivers)",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     launches=Launches(
         passes=(

@@ -186,7 +186,7 @@ SMALL = Variant(
             "BK": Parameter("steps along k of a slice that are in local memory", (8, 16, 32)),
             "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
             "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
-            "SPLIT": Parameter("slices of k, each multiplied by work-items of its own", (1, 2, 4, 8)),
+            "SPLIT": Parameter("slices of k, each multiplied by different work-items", (1, 2, 4, 8)),
             "WIDTH": Parameter("elements of a vector", (2, 4)),
             "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
             "STAGES": Parameter(
@@ -443,7 +443,7 @@ THIN = Variant(
                 least=0,
             ),
             "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
-            "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
+            "PARTS": Parameter("parts of k, each multiplied by a different group", (1, 2, 4, 8), launch=True),
         },
         presets={
             "default": {"WIDTH": 4},

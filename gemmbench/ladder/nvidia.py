@@ -404,8 +404,8 @@ NV_WGMMA = Variant(
             "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
             "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
             "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
-            "PARTS": Parameter("parts of k, each multiplied by a work-group of its own", (1, 2, 4)),
-            "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
+            "PARTS": Parameter("parts of k, each multiplied by a different work-group", (1, 2, 4)),
+            "GROUPS": Parameter("work-groups that share the tiles", (132,), launch=True),
         },
         presets={"default": {"BAND": 16}},
         constraints=(

@@ -10,7 +10,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -58,10 +58,12 @@ _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"} 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MACRO = re.compile(r"(?!REAL|(SCALAR|CAT_?)$)[A-Z][A-Z0-9_]{0,39}")  # not those of common.clh
 _FLAG = re.compile(r"-(cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|D[A-Za-z_]\w*(=[\w.+-]+)?|w)")
-_KERNEL = re.compile(
-    r"\b(?:__kernel|kernel)\b[^;{()]*?\bvoid\b(?:\s*__attribute__\s*\(\(.*?\)\))?\s+([A-Za-z_]\w*)\s*\("
-)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_DIRECTIVE = re.compile(r"^\s*#(?:\\\n|[^\n])*", re.MULTILINE)
+_KERNEL, _WORD = re.compile(r"\b(?:__)?kernel\b"), re.compile(r"\s*([A-Za-z_]\w*)\s*")
+_LOCAL_MACRO = re.compile(r"#\s*define\s+(\w+)\s[^\n]*\b(?:__)?local\b")
+_SECOND = re.compile(r"\b(get_(?:global|group)_id)\s*\(\s*1\s*\)")
+_ASKS_SIZE = re.compile(r"\bget_(?:global_size|num_groups)\b")
 _MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
 _MOST_VALUES = 100
 _MOST_COMBINATIONS = 250_000  # which take seconds to look through
@@ -97,8 +99,8 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{source!r} is no formula") from None
     if isinstance(tree, ast.Compare) != is_rule:
-        what = "compares, as BM % TM == 0 does" if is_rule else "is a number, and compares nothing"
-        raise ValueError(f"{source!r} is no such formula: it {what}")
+        what = "must compare, as BM % TM == 0 does" if is_rule else "must be a number, without a comparison"
+        raise ValueError(f"{source!r} is not the right kind of formula: it {what}")
     _check(tree, source, names)
     code = compile(ast.Expression(tree), "formula", "eval")
 
@@ -108,7 +110,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
         if abs(result) > _MOST_VALUE:
-            raise ParameterError(f"{source} leaves the numbers of 32 bits, which no kernel takes")
+            raise ParameterError(f"{source} exceeds 32-bit integers")
         return result
 
     return value
@@ -244,6 +246,8 @@ class _Reader:
                 extents=self.extents,
                 temporaries=self.temporaries,
                 edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
+                by_columns=described.order == "column-major",
+                doubt=self._doubt(),
                 without=self._without(),
                 tile=lambda values: (sides[0](values), sides[1](values)),
             ),
@@ -331,7 +335,7 @@ class _Reader:
         """The launches: copies of operands, the kernel, and unpadding C if operands are padded.
 
         Padded lengths and formulas of arguments are added to `self.extents`, copies to `self.temporaries`.
-        `ValueError` if the arguments lack A, B or C, or have one of them twice.
+        `ValueError` if the arguments lack A, B, C or a length, or have a matrix twice.
         """
         described = self.of
         sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
@@ -342,6 +346,7 @@ class _Reader:
                 lengths[name] = padded = f"{length}p"
                 self.extents[padded] = _rounded(length, side)
         self.extents |= {name: lambda _: 0 for name in described.arguments if name in _OFFSETS}
+        name = self._kernel()
         before, held = self._copies(lengths)
         arguments = tuple(self._argument(text, lengths, held, parameters) for text in described.arguments)
         if missing := [name for name in _NEEDED if name not in described.arguments]:
@@ -349,8 +354,9 @@ class _Reader:
         twice = sorted({name for name in described.arguments if described.arguments.count(name) > 1})
         if twice and set(twice) & set(_NEEDED):
             raise ValueError(f"arguments: {twice[0]} stands there twice")
+        self._check_lengths()
         kernel = Pass(
-            "multiply", self.file.key, self._kernel(), arguments,
+            "multiply", self.file.key, name, arguments,
             self._items(group, tile, lengths, parameters),
             lambda values: tuple(side(values) for side in group),
         )  # fmt: skip
@@ -402,23 +408,65 @@ class _Reader:
         self.extents[text] = lambda values: made(_renamed(values, known))
         return text
 
+    def _doubt(self) -> str:
+        """A sentence if work_group has one direction, and the code asks for its place in a second one."""
+        asked = _SECOND.search(_COMMENT.sub(" ", self.file.text))
+        if len(self.of.work_group) > 1 or not asked:
+            return ""
+        group = f"[{self.of.work_group[0]}, 1]"
+        return f"{asked[1]}(1) is always 0, because work_group has one direction; {group} has two"
+
+    def _check_lengths(self) -> None:
+        """`ValueError` if the kernel does not get m, n or k, and cannot do without it.
+
+        It needs no m or n if it asks for the size of the launch, or if whole tiles leave nothing to guard and
+        the leading dimensions are arguments.
+        """
+        described = self.of
+        given = set(re.findall(r"\w+", " ".join(described.arguments)))
+        spare = {"m", "n"}
+        if not _ASKS_SIZE.search(self.file.text):
+            row, lds = ("n", {"ldb", "ldc"}) if described.order == "row-major" else ("m", {"lda", "ldc"})
+            whole = {name for name, side in zip("mn", described.tile, strict=False) if str(side) == "1"}
+            spare = (spare if described.pad else whole) - (set() if lds <= given else {row})
+        if missing := [name for name in "mnk" if name not in given | spare]:
+            verb = "is" if len(missing) == 1 else "are"
+            why = "gemmbench runs a kernel at several sizes, so no length can be compiled in"
+            raise ValueError(f"arguments: {', '.join(missing)} {verb} missing: {why}")
+
     def _kernel(self) -> str:
         """The name of the kernel: the described one, or the only one in the file.
 
-        `ValueError` if the code lacks the described one or, if none is described, has none or several.
+        `ValueError` if the code cannot have the described one, or has none or several and none is described.
+        Also if the kernel takes local memory.
         """
         code = _COMMENT.sub(" ", self.file.text)
-        functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
-        if self.of.kernel:
-            if not re.search(rf"\b{re.escape(self.of.kernel)}\b", code):
-                there = ", ".join(functions) or "none that is plain to see"
-                raise ValueError(f"kernel = {self.of.kernel!r} is not in the file (there is {there})")
-            return self.of.kernel
-        if len(functions) != 1:
-            several = f"has {len(functions)} kernels ({', '.join(functions)})"
-            what = several if functions else "has no __kernel void"
+        macros = re.findall(r"#\s*define\s+(\w+)", code) + re.findall(r"-D(\w+)", " ".join(self.of.options))
+        signatures = [
+            ("" if name in macros else name, parameters)
+            for name, parameters in _signatures(_DIRECTIVE.sub("", code))
+        ]
+        functions = list(dict.fromkeys(name for name, _ in signatures))
+        there = ", ".join(filter(None, functions))
+        name = self.of.kernel
+        if not name and functions == [""]:
+            raise ValueError('a macro makes the name of the kernel: kernel = "NAME" says what it is')
+        if not name and len(functions) != 1:
+            several = f"has {len(functions)} kernels ({there or 'named by macros'})"
+            what = several if functions else "has no __kernel void that is plain to see"
             raise ValueError(f'the file {what}: kernel = "NAME" says which is launched')
-        return functions[0]
+        if name and not re.search(rf"\b{re.escape(name)}\b|##", f"{code} {' '.join(self.of.options)}"):
+            raise ValueError(
+                f"kernel = {name!r} is not in the file (there is {there or 'none that is plain'})"
+            )
+        name = name or functions[0]
+        of_kernel = [text for other, text in signatures if other == (name if name in functions else "")]
+        local = {"local", "__local", *_LOCAL_MACRO.findall(code)}
+        if of_kernel and all(local & set(re.findall(r"\w+", text)) for text in of_kernel):
+            raise ValueError(
+                f"{name}: local memory as an argument is not supported; declare it in the kernel"
+            )
+        return name
 
     def _items(
         self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
@@ -447,6 +495,41 @@ class _Reader:
             return first * sides[0], second * sides[1]
 
         return items
+
+
+def _signatures(code: str) -> Iterator[tuple[str, str]]:
+    """Yield name and parameters of each kernel in code without comments and directives.
+
+    The name is "" if a macro makes it: ``NAME(mm)(int m ...)``. Qualifiers may be in any order.
+    """
+    for keyword in _KERNEL.finditer(code):
+        word = _WORD.match(code, keyword.end())
+        while word:
+            end = word.end()
+            if code[end : end + 1] != "(":  # a qualifier
+                word = _WORD.match(code, end)
+                continue
+            close = _closing(code, end)
+            following = code[close:].lstrip()
+            if word[1] == "__attribute__" or re.match(r"(?!__attribute__)[A-Za-z_]", following):
+                word = _WORD.match(code, close)  # an attribute, or a macro for one
+                continue
+            if following.startswith("("):
+                begin = code.index("(", close)
+                yield "", code[begin : _closing(code, begin)]
+            else:
+                yield word[1], code[end:close]
+            break
+
+
+def _closing(code: str, begin: int) -> int:
+    """The index behind the parenthesis that closes the one at `begin`, or the end of the code."""
+    depth = 0
+    for match in re.compile(r"[()]").finditer(code, begin):
+        depth += 1 if match[0] == "(" else -1
+        if not depth:
+            return match.end()
+    return len(code)
 
 
 def _renamed(values: Values, names: Mapping[str, str]) -> dict[str, int]:

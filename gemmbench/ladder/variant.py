@@ -207,6 +207,8 @@ class Launches:
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
+    by_columns: bool = False  # a user's kernel is column-major: it gets the transposed product
+    doubt: str = ""  # what may be wrong with a user's description, for the reason of a wrong result
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
 
@@ -289,7 +291,7 @@ class Variant:
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in without]
         rows = [name[2].upper() for name in without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
-        sentence = f"verified for {', '.join(fixed)} alone: it takes no {', '.join(without)}"
+        sentence = f"verified only for {', '.join(fixed)}: it does not support {', '.join(without)}"
         return sentence if fixed else ""
 
     def with_math(self, math: str) -> Variant:

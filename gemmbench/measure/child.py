@@ -62,6 +62,7 @@ _STOP_LOOK_S, _STOP_LIMIT_S = 1e-4, 1.0  # for a process to be stopped; one that
 _CAN_STOP = sys.platform == "linux"  # elsewhere a stopped process would outlive a parent that is killed
 _DEAF_S = 1.0  # at most between two moments at which Ctrl-C is heard
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
+_IGNORED = "CPU_CU_AFFINITY: Value is ignored"  # Intel's runtime warns of it in every process
 
 _T = TypeVar("_T")
 
@@ -189,7 +190,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         key = device.index if device else None
         if key not in self._monitors:
             self._monitors[key] = Monitor(device)
-        return Handle(self, number, prepared, watch=self._monitors[key])
+        load = "" if case.dtype == "float" else f"{case.variant} {case.dtype}"
+        return Handle(self, number, prepared, watch=self._monitors[key], load=load)
 
     @property
     def _group(self) -> Sequence[Worker]:
@@ -442,10 +444,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return f"{how}: {words}" if words else how
 
     def last_words(self) -> str:
-        """The end of what the child's libraries printed."""
+        """The end of what the child's libraries printed, without what `for_threads` makes them print."""
         self._output.seek(0)
-        text = self._output.read().decode("utf-8", "replace")
-        return " ".join(text.split())[-_DRIVER_WORDS:]
+        lines = self._output.read().decode("utf-8", "replace").splitlines()
+        return " ".join(" ".join(line for line in lines if _IGNORED not in line).split())[-_DRIVER_WORDS:]
 
     def stop(self) -> None:
         """End this process, and those that belong to it; the next request starts another."""
@@ -623,7 +625,7 @@ def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFa
                 return other
         elif (other.platform, other.name) == (device.platform, device.name):
             return other
-    raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
+    raise NotMeasuredError("unsupported", f"{former} does not have the device {device.title}")
 
 
 def named(make: Maker) -> tuple[str, ...]:

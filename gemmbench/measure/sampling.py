@@ -2,7 +2,8 @@
 
 1. Warm up with the row's own work, for 0.05 s on a CPU and 0.1 s on a GPU.
 2. A batch lasts 10 ms or one problem, whichever is longer.
-3. Sample until the 95 % interval of the median is within the precision, or the budget is spent.
+3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
+   device reports limits, go on until one would be known.
 4. If a power or thermal limit lowers the clock, or it drops, warm up for 3 s and sample again.
 """
 
@@ -26,12 +27,13 @@ from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 Clock = Callable[[], float]
 
 _MOST_IN_BATCH = 1000
-# Under a power limit, single batches differ by 3 to 7 %, and the median over seconds repeats. An H200 reports
-# the limit a second after its clock drops.
+# Under a power limit, single batches differ by 3 to 7 %, and the median over seconds repeats. An H200's clock
+# drops 0.05 to 0.1 s after the load began.
 _LIMITED_WARM_S, _LIMITED_SAMPLES_S = 3.0, 1.0
 # Under a power limit each kernel has its own clock, which an H200 reaches 0.05 to 0.1 s after another kernel
 # ran. In shorter turns both kernels would share one clock.
 _TURN_S, _FOLLOWS_S = 0.45, 0.2
+_SAME_LOAD_S = 0.1  # at most between two loads of a kernel that count as a single one
 _LEAST_TURNS = 10
 _LAUNCH_BOUND = 0.5  # of a batch's wall time, spent on launches
 _LONG_S = 0.1  # the request for the next batch is negligible compared with a batch this long
@@ -164,16 +166,21 @@ def alone(
     """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
     At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
-    up first, unless a long problem of ``one_s`` seconds ran just before. With `warm` and a power or thermal
-    limit it warms up for 3 s and samples again for 1 s. The result has the conditions. Tests replace `now`.
+    up first, unless a long problem of ``one_s`` seconds ran just before. It then samples until the device
+    would have reported a limit. If there is one, it warms up for 3 s and samples again for 1 s. The result
+    has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
+    load, since, until = handle.watch.load
+    if load != handle.load or begin > until + _SAME_LOAD_S:
+        since = begin
+    known_s = since + handle.watch.limit_s if warm and handle.load else begin
     handle.watch.begin()
     if one_s > max(warm_s, policy.batch_s):
         source = Stream(repeat(handle), clock, 1, one_s)
     else:
         source = _warmed_up(handle, clock, policy, warm_s, now)
-    sampled = _sampled(source, policy, budget_s, now)
+    sampled = _sampled(source, policy, budget_s, now, max(0.0, known_s - now()))
     conditions = handle.watch.end(clock, sampled.batches) or Conditions()
     if warm and conditions.power_limited:
         handle.watch.begin()
@@ -183,6 +190,7 @@ def alone(
         sampled = _sampled(source, policy, budget_s, now, _LIMITED_SAMPLES_S)
         ended = handle.watch.end(clock, sampled.batches) or conditions
         conditions = replace(ended, power_limited=True)
+    handle.watch.load = handle.load, since, now()
     warmed_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
     return replace(sampled, conditions=replace(conditions, warm_s=warmed_s), tick_s=handle.watch.tick_s)
 

@@ -32,6 +32,8 @@ import pynvml
 from gemmbench.measure.machine import Usage, usage
 from gemmbench.model.device import (
     HARDWARE,
+    INSTANT,
+    MEAN,
     POWER,
     THERMAL,
     Conditions,
@@ -228,8 +230,13 @@ class NvidiaBoard:
         return self._number("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
 
     def read(self, now: float) -> Reading:
-        """The clock, power, temperature and active limits at `now`; None for what NVML does not report."""
-        milliwatts = self._number("nvmlDeviceGetPowerUsage")
+        """The clock, power, temperature and active limits at `now`; None for what NVML does not report.
+
+        Power is that of the moment. Boards without that value report the mean of the last second.
+        """
+        milliwatts, kind = self._number(_instant_milliwatts), INSTANT
+        if milliwatts is None:
+            milliwatts, kind = self._number("nvmlDeviceGetPowerUsage"), MEAN
         reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # drivers before 535
             reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
@@ -240,13 +247,23 @@ class NvidiaBoard:
             None if milliwatts is None else milliwatts * 1e-3,
             self._number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
             tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+            "" if milliwatts is None else kind,
         )
 
-    def _number(self, function: str, *arguments: object) -> float | None:
-        """What a function of NVML returns, as a number; None if it fails."""
+    def _number(self, function: str | Callable[..., Any], *arguments: object) -> float | None:
+        """What a function of NVML, or a name of one, returns as a number; None if it fails."""
         with suppress(CounterError), nvml_errors():
-            return float(getattr(pynvml, function)(self._board, *arguments))
+            call = getattr(pynvml, function) if isinstance(function, str) else function
+            return float(call(self._board, *arguments))
         return None
+
+
+def _instant_milliwatts(board: Any) -> float:
+    """The power of the moment. `NVMLError` if the board does not report it."""
+    (field,) = pynvml.nvmlDeviceGetFieldValues(board, [pynvml.NVML_FI_DEV_POWER_INSTANT])
+    if field.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(field.nvmlReturn)
+    return float(field.value.uiVal)
 
 
 class Rapl:
@@ -301,6 +318,7 @@ def _text(file: Path) -> str:
 
 
 _WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
+_LIMIT_S = 0.35  # after the load began: an H200's NVML reported limits after 0.11 to 0.29 s
 _DROP = 0.02  # of the clock, which shows a limit before the driver reports it
 _READ_EVERY_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
@@ -325,6 +343,7 @@ class Monitor(Watch):
         self._read = read or _reader_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
         self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
+        self.limit_s = _LIMIT_S if self._read else 0.0
         timers = [time.get_clock_info("perf_counter").resolution]
         self.tick_s = max(timers + ([device.timer_resolution_ns * 1e-9] if device else []))
         self._before: Usage | None = None
@@ -363,6 +382,7 @@ class Monitor(Watch):
         return Conditions(
             power_limited=is_busy and _is_limited(self._readings, batches),
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
+            power=next((reading.power for reading in self._readings), ""),
             cores=after.cores if after else 0,
             windows={clock: readings},
         )
@@ -391,8 +411,8 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
     """Whether a power or thermal limit, or a lower clock, was seen since the first batch.
 
-    A limit counts if the clock is over 2 % below its maximum, or either is unknown: NVML still reports one a
-    second after it ended. A clock is lower if the median is over 2 % below the window's highest.
+    A limit counts if the clock is over 2 % below its maximum, or either is unknown: NVML still reports one
+    half a second after the load ended. A clock is lower if the median is over 2 % below the window's highest.
     """
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]

@@ -55,6 +55,9 @@ class DeviceFacts:
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
 
+    def __repr__(self) -> str:
+        return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"
+
     @property
     def address(self) -> str:
         """``platform:device``, as ``--device`` takes it."""
@@ -64,6 +67,11 @@ class DeviceFacts:
     def vector_bits(self) -> int:
         """Width of its vector registers; 0 if the driver does not report it."""
         return 32 * self.vector_widths.get("float", 0)
+
+    @property
+    def largest_buffer_bytes(self) -> int:
+        """The largest buffer that it allocates. NVIDIA's driver exceeds the limit that it reports."""
+        return self.global_mem_bytes if self.family == "gpu-nvidia" else self.max_alloc_bytes
 
     @property
     def family(self) -> str:
@@ -144,6 +152,10 @@ POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"
 """What can limit a clock: the power cap, the temperature, a brake of the board's own."""
 
 
+INSTANT, MEAN = "instant", "mean"
+"""What a reading of power is: that of the moment, or the mean of the last second."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a device said at one moment; None where it does not say."""
@@ -154,6 +166,7 @@ class Reading:
     power_w: float | None = None
     celsius: float | None = None
     limits: tuple[str, ...] = ()
+    power: str = ""  # what `power_w` is: INSTANT or MEAN
 
 
 @dataclass(frozen=True)
@@ -181,6 +194,7 @@ class Conditions:
     power_limited: bool = False  # the samples were taken under a power or thermal limit
     control_s: tuple[float, ...] = ()  # for 10^9 operations of a control burst on a CPU, before and after
     max_mhz: float | None = None  # that the device's clock can have
+    power: str = ""  # what the readings of power are: INSTANT or MEAN; "" if none, or not known
     cores: int = 0  # of the host that this process may use; 0 where not known
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
 

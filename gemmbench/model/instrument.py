@@ -125,6 +125,7 @@ class Verified:
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
     matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
+    notes: tuple[str, ...] = ()  # for the row
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,8 @@ class Watch:
     """Reads what a device and its host do while batches run. This one reads nothing, `Monitor` does."""
 
     warm_s = 0.05  # how long a row is warmed up
+    limit_s = 0.0  # how long a load runs until the device reports that it is limited; 0: it reports nothing
+    load = ("", 0.0, 0.0)  # the last load that may be limited: see `Handle.load`; its begin and end
     tick_s = 0.0  # the resolution of the clocks that time batches
 
     def begin(self) -> None:
@@ -268,6 +271,7 @@ class Handle:
     prepared: Prepared
     watch: Watch = field(default_factory=Watch, kw_only=True)
     work: int = field(default=1, kw_only=True)  # of a probe: the units of work in a problem
+    load: str = field(default="", kw_only=True)  # kernel and type; "" of float, which no device limits
 
     def verify(self, when: When) -> Verified:
         return self.instrument.verify(self.number, when)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +15,34 @@ from gemmbench.model.units import reason_of
 
 MARK = "common.clh"  # that every folder of kernels has
 SCAFFOLD = "own.cl"  # in the kernels folder: what a user starts from
-_INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
+
+# Directives that read other files, in every spelling that OpenCL C allows. Comments and strings match, too,
+# so that nothing in them counts as a directive.
+_JOIN = r"(?:(?:\\|\?\?/)[^\S\n]*\n)"  # the end of a line that continues on the next
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/"
+_GAP = rf"(?:[^\S\n]|{_JOIN}|{_COMMENT})*"
+_LINE_COMMENT = rf"//(?:{_JOIN}|[^\n])*"
+_REST = rf"(?:{_JOIN}|{_COMMENT}|{_LINE_COMMENT}|[^\n])*"
+_FILE = rf'"(?:{_JOIN}|[^"\n])*"|<(?:{_JOIN}|[^>\n])*>'
+
+
+def _words(*words: str) -> str:
+    """A pattern for one of the words, even if it is split over lines."""
+    return "(?:" + "|".join(f"{_JOIN}*".join(word) for word in words) + r")(?!\w)"
+
+
+_TOKEN = re.compile(
+    rf"(?<!\\\n)(?<!\?\?/\n)^(?P<lead>{_GAP})(?:\#|%:|\?\?=){_GAP}"
+    rf"(?:(?P<begin>{_words('if', 'ifdef', 'ifndef')})|(?P<end>{_words('else', 'endif')}){_REST}"
+    rf"|(?P<word>{_words('include', 'include_next', 'import', 'embed')}){_GAP}(?P<file>{_FILE})?{_REST}"
+    rf"|(?P<once>{_words('pragma')}{_GAP}{_words('once')}){_REST})"
+    rf"|\b(?P<asks>__has_(?:include|include_next|embed)){_GAP}\({_GAP}(?:(?P<asked>{_FILE}){_GAP}\))?"
+    rf"|{_COMMENT}|/\*.*|{_LINE_COMMENT}"
+    rf'|"(?:{_JOIN}|\\.|[^"\\\n])*"'
+    rf"|'(?:{_JOIN}|\\.|[^'\\\n])*'",
+    re.MULTILINE | re.DOTALL,
+)
+_OUR_LINE = re.compile(r'^#line \d+ "[^"\n]*"$', re.MULTILINE)  # see `_Expansion`
 
 
 @cache
@@ -26,7 +55,7 @@ def folder() -> Path:
     for candidate in (package / "_kernels", package.parent / "kernels"):
         if (candidate / MARK).is_file():
             return candidate
-    raise FileNotFoundError(f"gemmbench's kernels folder is not in {package} nor beside it")
+    raise FileNotFoundError(f"gemmbench's kernels folder is neither in {package} nor next to it")
 
 
 def raw(file: str, root: str = "") -> str:
@@ -45,7 +74,70 @@ def opening(file: str) -> str:
 @cache
 def text(file: str, root: str = "") -> str:
     """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently."""
-    return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
+
+    def replaced(directive: _Directive) -> str:
+        if directive.word == "once":
+            return ""
+        if directive.word != "include" or not directive.file:
+            raise directive.refusal(shown_name(file))
+        return text(directive.file, root)
+
+    return _replaced(raw(file, root), replaced)
+
+
+@dataclass(frozen=True)
+class _Directive:
+    """What makes a compiler read a file, or read it once."""
+
+    word: str  # include, include_next, import, embed, once, or an expression such as __has_include
+    file: str  # the file that it names; "" if a macro does
+    line: int
+    next_line: int
+    is_conditional: bool  # whether an #if of the same file is around it
+
+    def refusal(self, name: str) -> KernelFileError:
+        """The error for a user, whose file `name` has the directive."""
+        if self.word == "include" and self.file:
+            what = f'includes "{self.file}" on line {self.line}, which is neither in its folder nor'
+            return KernelFileError(f"{name} {what} gemmbench's {MARK}")
+        if self.word in ("include", "__has_include"):
+            what = f"has {self.word} with a macro instead of a file's name on line {self.line}"
+            return KernelFileError(f"{name} {what}: gemmbench needs the name itself")
+        return KernelFileError(
+            f'{name} has {self.word} on line {self.line}: gemmbench only reads #include "FILE"'
+        )
+
+
+def _replaced(
+    source: str, replaced: Callable[[_Directive], str], line_is: Callable[[int], str] = lambda _: ""
+) -> str:
+    """A source with text in place of its directives. Text of one line keeps the numbers of the other lines.
+
+    `line_is` returns what sets the number of the next line. It is put behind each #else and #endif that
+    follows longer text, because a compiler that skips that text does not count its lines.
+    """
+    depth, is_shifted, line, counted = 0, False, 1, 0
+
+    def each(match: re.Match[str]) -> str:
+        nonlocal depth, is_shifted, line, counted
+        lead = match["lead"] or ""
+        begin, end = match.start() + len(lead), match.end()
+        line += source.count("\n", counted, begin)
+        lines, counted = source.count("\n", begin, end), begin
+        if match["begin"] or match["end"]:
+            depth += 1 if match["begin"] else -1 if "d" in match["end"] else 0  # the "d" of endif
+            return match[0] + (line_is(line + lines + 1) if match["end"] and is_shifted else "")
+        word = "once" if match["once"] else re.sub(_JOIN, "", match["word"] or match["asks"] or "")
+        if not word:
+            return match[0]
+        file = re.sub(_JOIN, "", match["file"] or match["asked"] or "")[1:-1]
+        text = replaced(_Directive(word, file, line, line + lines + 1, depth > 0))
+        if match["asks"]:
+            return text
+        is_shifted |= "\n" in text
+        return lead + (text if "\n" in text else text + "\n" * lines)
+
+    return _TOKEN.sub(each, source)
 
 
 # Macros of kernels that read an operand as it is stored, transposed.
@@ -66,14 +158,13 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
     """Hash of the kernel files and their options, sixteen hex digits. Every row stores it."""
     digest = hashlib.sha256()
     for part in (*(text(file, root) for file in files), *options):
-        digest.update(part.encode() + b"\0")
+        digest.update(_OUR_LINE.sub("", part).encode() + b"\0")
     return digest.hexdigest()[:16]
 
 
 _OWN: dict[str, str] = {}  # texts by `OwnFile.key`, which is of their content: none ever changes
 _MOST_BYTES = 1 << 20
 _DEPTH = 8  # of includes
-_QUOTED = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"[^\S\n]*$', re.MULTILINE)
 _BLOCK = re.compile(
     r"^[^\S\n]*/\*+[^\S\n]*gemmbench[^\S\n]*\n(?P<toml>.*?)^[^\S\n]*\*+/[^\S\n]*\n?", re.MULTILINE | re.DOTALL
 )
@@ -107,13 +198,13 @@ class OwnFile:
         if len(blocks) > 1:
             raise KernelFileError(
                 f"{self.name} is described {len(blocks)} times: one /* gemmbench block, or one "
-                f"{Path(self.name).stem}.toml beside it"
+                f"{Path(self.name).stem}.toml next to it"
             )
         if not blocks:
             raise KernelFileError(
-                f"{self.name} does not say what arguments it takes: it needs a block from a line /* gemmbench"
-                f" to a line */, or a {Path(self.name).stem}.toml beside it (gemmbench kernels --new FILE.cl "
-                "writes an example)"
+                f"{self.name} does not say what arguments it has: it needs a block from a line /* gemmbench"
+                f" to a line */, or a {Path(self.name).stem}.toml next to it (gemmbench kernels --new FILE.cl"
+                " writes an example)"
             )
         before = self.text[: blocks[0].start("toml")].count("\n")
         return "\n" * before + re.sub(r"^[^\S\n]*\*(?: |$)", "", blocks[0]["toml"], flags=re.MULTILINE)
@@ -129,7 +220,7 @@ def own_file(path: Path) -> OwnFile:
 
     Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
     """
-    source = _expanded(_user_text(path), path.parent, path.name)
+    source = _Expansion().of(path, path.name, (os.path.realpath(path),))
     beside = path.with_suffix(".toml")
     if beside != path and beside.is_file():
         described = _user_text(beside)
@@ -153,27 +244,91 @@ def _user_text(path: Path) -> str:
         raise KernelFileError(f"{path} is no text in UTF-8") from None
 
 
-def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
-    """A source with every ``#include "FILE"`` replaced, relative to the folder `near`.
+@dataclass
+class _Expansion:
+    """Puts the text of each included file into a user's file, once if that file has ``#pragma once``.
 
-    gemmbench's own header stays, for `text` to replace. ``#line`` keeps the user's line numbers in the log of
-    the driver. Raises `KernelFileError` if a file is missing, or includes are more than 8 deep.
+    ``#line`` gives the compiler the names and the line numbers of the user's files.
     """
 
-    def after(match: re.Match[str]) -> str:
-        """A ``#line`` that restores the file's own line number; "" inside an included file."""
-        return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
+    room: int = _MOST_BYTES  # for all files
+    once: dict[str, int] = field(default_factory=dict)  # numbers of the files that are read once, by path
+    inlined: set[str] = field(default_factory=set)  # those of them whose text is there already
+    whole: set[str] = field(default_factory=set)  # those of them whose text is there outside of any #if
 
-    def replaced(match: re.Match[str]) -> str:
-        file = near / match[1]
-        if file.is_file():
-            if depth >= _DEPTH:
-                raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
-            return _expanded(_user_text(file), file.parent, match[1], depth + 1) + after(match)
-        if match[1] == MARK:
-            return f'#include "{MARK}"{after(match)}'
-        raise KernelFileError(
-            f'{name} includes "{match[1]}", which is neither in its folder nor gemmbench\'s {MARK}'
-        )
+    def of(self, path: Path, name: str, above: tuple[str, ...], is_conditional: bool = False) -> str:
+        """The text of a file, called `name` in messages. `text` replaces gemmbench's own header later.
 
-    return _QUOTED.sub(replaced, source)
+        `above` are the paths of the file and of those that include it. `is_conditional` says whether it is in
+        an #if. There, what cannot be read becomes an #error. Elsewhere it raises `KernelFileError`.
+        """
+        source = _user_text(path)
+        self.room -= len(source)
+        if self.room < 0:
+            raise KernelFileError(f"{name} exceeds 1 MiB with its includes, which no kernel does")
+
+        def line_is(number: int) -> str:
+            return f'\n#line {number} "{_quotable(name)}"'
+
+        def replaced(directive: _Directive) -> str:
+            if directive.word == "once":
+                self.once.setdefault(above[-1], len(self.once))
+                return ""
+            if directive.word == "__has_include" and directive.file:
+                return str(int(directive.file == MARK or _is_file(path.parent / directive.file)))
+            if directive.word.startswith("__"):
+                raise directive.refusal(name)
+            is_optional = is_conditional or directive.is_conditional
+            try:
+                return self._included(directive, path, name, above, is_optional) + line_is(
+                    directive.next_line
+                )
+            except KernelFileError as error:
+                if not is_optional:
+                    raise
+                return f'#error "{_quotable(str(error))}"'
+
+        return _replaced(source, replaced, line_is)
+
+    def _included(
+        self, directive: _Directive, by: Path, name: str, above: tuple[str, ...], is_optional: bool
+    ) -> str:
+        """The text for an include in the file `by`; "" for a file that is read once and was."""
+        file, path = by.parent / directive.file, MARK
+        is_there = directive.word == "include" and _is_file(file)
+        if is_there:
+            path = os.path.realpath(file)
+        elif directive.word == "include" and directive.file == MARK:
+            self.once.setdefault(MARK, len(self.once))
+        else:
+            raise directive.refusal(name)
+        if path in self.once and path in {*above, *self.whole}:
+            return ""
+        if len(above) > _DEPTH:
+            raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
+        text = f'#include "{MARK}"'
+        if is_there:
+            text = self.of(file, directive.file, (*above, path), is_optional)
+            text = f'#line 1 "{_quotable(directive.file)}"\n{text}'
+        if path not in self.once:
+            return text
+        is_first = path not in self.inlined
+        self.inlined.add(path)
+        if not is_optional:
+            self.whole.add(path)
+            if is_first:
+                return text
+        macro = f"GEMMBENCH_ONCE_{self.once[path]}"
+        return f"#ifndef {macro}\n#define {macro}\n{text}\n#endif"
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name that is too long, or that no file can have
+        return False
+
+
+def _quotable(text: str) -> str:
+    """Text that may stand between double quotes in a directive."""
+    return " ".join(text.replace('"', "'").replace("\\", "/").split())

@@ -114,7 +114,7 @@ def leading(
     widths = {"lda": (lda, *a), "ldb": (ldb, *b), "ldc": (ldc, n, "C has n")}
     for name, (given, width, whose) in widths.items():
         if given is not None and given < width:
-            raise ValueError(f"{name} {given} is less than the row that it leads: {whose} = {width} columns")
+            raise ValueError(f"{name} {given} is less than a row: {whose} = {width} columns")
     every = tuple(width if given is None else given for given, width, _ in widths.values())
     return None if every == (a[0], b[0], n) else (every[0], every[1], every[2])
 

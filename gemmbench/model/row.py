@@ -5,7 +5,7 @@ Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated, Literal
@@ -37,6 +37,8 @@ CHAIN = "chain"  # samples of a chain of launches on a GPU, first START to last 
 GRAPH = "graph"  # samples of a CUDA graph of launches, in saved runs that compare kernels with cuBLAS
 MATH = "math"  # the parameter that a row has in addition to its kernel's own with --math
 NO_CLOCK = "the driver has no event times, so the host's clock timed the kernel"  # a row's note
+
+ADDS_IN_HALF = "adds in half"  # how a row's note begins if that has cost a saved result much
 
 # How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without. Either may
 # contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
@@ -109,6 +111,15 @@ class Energy:
 
 
 BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy was replaced by
+
+
+EXPORTED: Mapping[str, str] = {"width": "vector_width", "groups": "work_groups"}
+"""Probes' parameters under other names in JSON exports: kernels have WIDTH and GROUPS."""
+
+
+def exported(parameters: Parameters) -> Parameters:
+    """The parameters of a row under their names in JSON exports."""
+    return {EXPORTED.get(name, name): value for name, value in parameters.items()}
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:

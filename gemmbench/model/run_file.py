@@ -109,6 +109,7 @@ class Run:
     header: Header
     rows: tuple[Row, ...]
     path: str = ""
+    whole: Run | None = None  # the run that these rows were selected from; its control bursts count
 
     def device(self, row: Row) -> DeviceFacts | None:
         return self.header.devices[row.device] if row.device >= 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -101,11 +102,6 @@ def share(fraction: float | None) -> str:
     return f"{fraction * 100:.{0 if fraction >= 0.0995 else 1}f} %"
 
 
-def ratio(value: float) -> str:
-    """One time over another, near 1 as a rule: ``1.023``."""
-    return f"{value:.3f}" if math.isfinite(value) else "-"
-
-
 _MOST_LINES = 6
 _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
 
@@ -158,6 +154,13 @@ def reason_of(error: Exception) -> str:
 
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def wrapped(text: str, width: int) -> str:
+    """Wrap a message at spaces only, so that paths and options stay whole. Further lines are indented."""
+    return textwrap.fill(
+        text, max(8, width - 1), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:

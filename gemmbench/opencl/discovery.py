@@ -24,6 +24,7 @@ _TYPES = (  # an OpenCL device type is a set of bits
 )
 _LEAST_ALLOC, _LEAST_LOCAL = 128 << 20, 32 << 10  # bytes, of a device with the full profile
 _LEAST_IMAGE = 8192  # pixels of a side, of such a device
+_HALF_ARITHMETIC = (5, 3)  # the first compute capability that has it
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 _UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
 _PCI_BUS_INFO_KHR, _PCI_BYTES = 0x410F, 16  # four numbers, one of cl_khr_pci_bus_info
@@ -143,10 +144,7 @@ def _facts(
         },
         extensions=extensions,
         pci=_pci(device, extensions),
-        compute_capability=(
-            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"),
-            _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
-        ),
+        compute_capability=_compute_capability(device),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
         dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
@@ -200,9 +198,20 @@ def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) ->
 
 
 def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
+    """Whether a device computes with a type: it needs no extension, or the driver lists or supports it.
+
+    double is part of OpenCL 1.2. NVIDIA's driver does not list half, but compiles its arithmetic.
+    """
     needed = DTYPES[name].extension
-    is_core = needed == "cl_khr_fp64" and bool(_number(device, "DOUBLE_FP_CONFIG"))  # since OpenCL 1.2
-    return not needed or needed in extensions or is_core
+    is_core = needed == "cl_khr_fp64" and bool(_number(device, "DOUBLE_FP_CONFIG"))
+    is_unlisted = name == "half" and _compute_capability(device) >= _HALF_ARITHMETIC
+    return not needed or needed in extensions or is_core or is_unlisted
+
+
+def _compute_capability(device: Any) -> tuple[int, int]:
+    """NVIDIA's compute capability; (0, 0) for other devices."""
+    major, minor = (_number(device, f"COMPUTE_CAPABILITY_{part}_NV") for part in ("MAJOR", "MINOR"))
+    return major, minor
 
 
 def _name(device: Any) -> str:

@@ -347,7 +347,10 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     if failures:
         os.environ[SKIP] = os.pathsep.join([*skipped, *failures])
     return tuple(
-        (f"{all_drivers[library].title} {how}, so it is left out", f"{SKIP}={library} leaves it out at once")
+        (
+            f"{all_drivers[library].title} {how}, so it is excluded",
+            f"{SKIP}={library} excludes it from the start",
+        )
         for library, how in failures.items()
     )
 

@@ -23,7 +23,7 @@ from gemmbench.model.dtypes import HostArray, by_parts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, text
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Resources
+from gemmbench.model.row import Resources, Status
 from gemmbench.model.units import ceil_div
 from gemmbench.opencl.discovery import c_function, handle
 from gemmbench.opencl.drivers import no_context, sentence
@@ -34,12 +34,14 @@ _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``
 
 _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
+_FILLED_AT_ONCE = 1 << 30  # bytes
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 _CYCLES = 4  # of a dependent multiply-add
 
+_UNNAMED = "UNNAMED"  # a code that OpenCL does not name: NVIDIA's -9999 after a kernel left its buffers
 # After these the context may be beyond use, and further calls may hang.
-_FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
+_FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE", _UNNAMED)
 _MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
 
 
@@ -55,7 +57,8 @@ class BuiltProgram:
 class Runtime:
     """One device of this process: its context, its queues and the programs built for it.
 
-    `queue` times events if the driver can (`has_clock`); `plain_queue` does not.
+    `queue` times events if the driver can (`has_clock`); `plain_queue` does not. `origin_ns` is the device's
+    clock at the start.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
@@ -72,7 +75,8 @@ class Runtime:
                 why = sentence(no_context(facts.library, error))
                 raise NotMeasuredError("failed", why, restart=True) from None
             self.plain_queue = cl.CommandQueue(self.context, self.device)
-            self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
+            self.queue, self.origin_ns = _timing_queue(self.context, self.device, self.plain_queue)
+        self.has_clock = self.origin_ns > 0
         self._cached_build = lru_cache(_MOST_PROGRAMS)(self._build)
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
@@ -111,7 +115,8 @@ class Runtime:
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
         """A new kernel object with its own arguments. `NotMeasuredError` if it takes no such work-groups.
 
-        The driver's limit for the compiled kernel counts, unless it was compiled for exactly this group.
+        The limit of `group_limit` counts, unless the kernel was compiled for exactly this group. It takes no
+        other group than one that it was compiled for.
         """
         return self.shaped(built, name, lambda _: group)[0]
 
@@ -119,17 +124,31 @@ class Runtime:
         self, built: BuiltProgram, name: str, shape: Callable[[int], Sequence[int]]
     ) -> tuple[Any, tuple[int, ...]]:
         """As `kernel`, with the work-group that `shape` returns for the most work-items that it takes."""
-        info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
-            most = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device))
-            required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
+            most, required = self.group_limit(kernel)
         group = tuple(shape(most))
         wanted, is_compiled_for = math.prod(group), required == (*group, 1, 1)[:3]
+        if any(required) and not is_compiled_for:
+            sides = " x ".join(map(str, required[: max(2, len(group))]))
+            reason = f"{name} requires work-groups of {sides}, work_group says {' x '.join(map(str, group))}"
+            raise NotMeasuredError("failed", reason)
         if wanted > most and not is_compiled_for:  # else it takes it, whatever the driver says of others
-            reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
+            reason = f"{name} supports work-groups of up to {most} work-items, not {wanted}"
             raise NotMeasuredError("unsupported", reason)
         return kernel, group
+
+    def group_limit(self, kernel: Any) -> tuple[int, tuple[int, ...]]:
+        """The most work-items in a group of a compiled kernel, and the group that it was compiled for, or 0s.
+
+        NVIDIA's driver reports 256 for every kernel without such a group, but launches more. It counts as the
+        device's maximum there. A launch that exceeds the registers is then refused: see `errors`.
+        """
+        info = cl.kernel_work_group_info
+        most = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device))
+        required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
+        is_unknown = self.facts.family == "gpu-nvidia" and not any(required)
+        return max(most, self.facts.max_work_group_size) if is_unknown else most, required
 
     def fitted(
         self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
@@ -187,6 +206,12 @@ class Runtime:
         with errors():
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
 
+    def fill(self, buffer: Any, pattern: Any, nbytes: int) -> None:
+        """Enqueue filling a buffer with a pattern, in parts. NVIDIA's driver hangs at 2^31 words."""
+        for start in range(0, nbytes, _FILLED_AT_ONCE):
+            length = min(_FILLED_AT_ONCE, nbytes - start)
+            cl.enqueue_fill_buffer(self.queue, buffer, pattern, start, length)
+
     def room(self, nbytes: int) -> Any:
         """A buffer for temporaries. On a CPU one of 4 MiB or more asks for huge pages, as numpy does."""
         buffer = self.buffer(nbytes)
@@ -224,22 +249,23 @@ class Runtime:
             return cl.create_image(self.context, flags, form, shape=(width, height))
 
 
-def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
-    """A queue that times events, and whether a trial event has a time. If refused: plain queue, False."""
+def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, int]:
+    """A queue that times events, and the time of a trial event in ns. If refused: plain queue, 0."""
     try:
         queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
         event = cl.enqueue_fill_buffer(queue, buffer, np.uint32(0), 0, 16)
         event.wait()
-        return queue, bool(event.profile.end)
+        return queue, int(event.profile.end)
     except cl.Error:
-        return plain_queue, False
+        return plain_queue, 0
 
 
 def build_failure(file: str, message: str) -> str:
     """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
+    # A driver repeats the line of an #error below its text.
+    telling = [line for line in lines if "error" in line.lower() and "#error" not in line] or lines
     shown, rest = telling[:_LOG_LINES], len(telling) - _LOG_LINES
     if rest > 0:
         shown.append(f"... and {rest} more lines")
@@ -251,23 +277,33 @@ def errors() -> Iterator[None]:
     """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with status ``failed``.
 
     If memory is lacking or the context is unusable, `restart` asks for a new process. Other exceptions pass.
+    A launch that needs too many resources is ``unsupported``.
     """
     try:
         yield
     except cl.Error as error:
         name = _code(error)
+        status: Status = "failed"
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
-        if name == "OUT_OF_RESOURCES":
+        if name == _UNNAMED:
+            what = "a kernel left its buffers, so this process cannot use the device again"
+        elif name == "OUT_OF_RESOURCES" and "clEnqueueNDRangeKernel" in str(error):
+            status = "unsupported"
+            what = "the device has too few registers or too little local memory for such a work-group"
+        elif name == "OUT_OF_RESOURCES":
             what = "the device ran out of memory or registers, was reset, or a kernel left its buffers"
-        raise NotMeasuredError("failed", f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
+        raise NotMeasuredError(status, f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
     except MemoryError as error:
         raise NotMeasuredError("failed", f"out of memory: {error}", restart=True) from None
 
 
 def _code(error: Any) -> str:
+    """The name of an error's code; `_UNNAMED` for one that OpenCL does not name, "" for pyopencl's own."""
     try:
         return str(cl.status_code.to_string(error.code))
-    except (AttributeError, ValueError):
+    except ValueError:
+        return _UNNAMED
+    except AttributeError:
         return ""
 
 
@@ -324,7 +360,7 @@ class Operand:
         if self._image:
             return runtime.image(*self._pixels, self._dtype, flags)
         nbytes = math.prod(self._held) * self._dtype.itemsize
-        self.behind = max(0, min(behind, runtime.facts.max_alloc_bytes - nbytes))
+        self.behind = max(0, min(behind, runtime.facts.largest_buffer_bytes - nbytes))
         return runtime.buffer(nbytes + self.behind, flags)
 
     def fill(self, values: HostArray) -> None:
@@ -504,7 +540,7 @@ def _lacks_svm(device: Any, fine: bool) -> str:
     if not has & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
         return "the device has no shared virtual memory: --memory mapped is what it may have instead"
     if fine and not has & kinds.FINE_GRAIN_BUFFER:
-        return "the device has no fine-grained shared virtual memory: --memory svm takes coarse-grained"
+        return "the device has no fine-grained shared virtual memory: use --memory svm"
     return ""
 
 
@@ -557,7 +593,7 @@ def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram
         def ask(what: Any) -> int:
             return int(kernel.get_work_group_info(what, device))
 
-        most, local = ask(info.WORK_GROUP_SIZE), ask(info.LOCAL_MEM_SIZE)
+        (most, _), local = runtime.group_limit(kernel), ask(info.LOCAL_MEM_SIZE)
         multiple, private = ask(info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE), ask(info.PRIVATE_MEM_SIZE)
     registers, spills = registers_and_spills(built.log, step.kernel)
     group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))

@@ -49,12 +49,12 @@ class Whole(click.IntRange):
 
 
 class Number(click.types.FloatParamType):
-    """A finite number greater than `above`."""
+    """A finite number greater than `above`, or equal to it if `or_equal`."""
 
     name = "number"
 
-    def __init__(self, above: float = -math.inf) -> None:
-        self._above = above
+    def __init__(self, above: float = -math.inf, or_equal: bool = False) -> None:
+        self._above, self._or_equal = above, or_equal
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse a number. `click.BadParameter` for NaN, infinity, and values that are not above the bound."""
@@ -64,8 +64,8 @@ class Number(click.types.FloatParamType):
             self.fail(f"{value!r} is not a valid number.", param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
-        if number <= self._above:
-            self.fail(f"{value} is not above {self._above:g}", param, ctx)
+        if number < self._above or (number == self._above and not self._or_equal):
+            self.fail(f"{value} is {'below' if self._or_equal else 'not above'} {self._above:g}", param, ctx)
         return number
 
 

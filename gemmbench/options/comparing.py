@@ -35,6 +35,7 @@ from gemmbench.options import (
     PROBLEM,
     SIZE,
     TIMING,
+    Number,
     Options,
     Output,
     Whole,
@@ -53,6 +54,7 @@ from gemmbench.options import (
 
 
 _INTERLEAVED_S = 2.0  # for each row: a ratio within 2.5 % needs 40 pairs of batches
+PATIENCE_S = 60.0  # other programs disturb for seconds at a time, and a job in CI can wait a minute
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 DEFAULT_THRESHOLD = 0.1
 _PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
@@ -147,7 +149,9 @@ class ComparisonOptions(Options):
     fail_on: str | None = comparison_option(
         "Fail if a kernel uses different registers, spills or local memory.", click.Choice(("resources",))
     )
-    strict: bool = flag("Exit with 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
+    strict: bool = flag(
+        "Exit with 3 if a row may be slower, or nobody can tell.", shell=True, group=COMPARISON, common=True
+    )
     format: str = option(
         f"What to print: {', '.join(COMPARISON_FORMATS)}.",
         click.Choice(COMPARISON_FORMATS),
@@ -233,6 +237,11 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     budget: float | None = measuring.seconds_option(
         "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
     )
+    patience: float | None = timing_option(
+        f"Further sampling with --against, for rows that cannot be judged yet.  [default: {PATIENCE_S:g}]",
+        Number(0, or_equal=True),
+        metavar="SECONDS",
+    )
     time_limit: float | None = measuring.seconds_option(
         "Stop a row after this time, including builds.  [default: the baseline's, or 60 + 20 x --budget]"
     )
@@ -253,6 +262,8 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
                 raise UsageError("--aa draws no chart: it compares nothing")
             if self.report:
                 raise UsageError("--aa writes no report: it compares nothing")
+        if self.against is None and self.patience is not None:
+            raise UsageError("--patience is for --against: other comparisons do not wait")
         if self.against is not None:
             try:
                 self._check_against(self.against)
@@ -337,9 +348,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             why = f"it has no {', '.join(lacking)}" if path.is_dir() else "there is no such folder"
             raise UsageError(f"--against {path} is no folder of kernels: {why}")
         if self.aa:
-            raise UsageError("--aa compares nothing: it takes no --against")
+            raise UsageError("--aa cannot be combined with --against")
         if self.energy:
-            raise UsageError("--against interleaves two kernels: it takes no --energy")
+            raise UsageError("--against cannot be combined with --energy")
 
 
 _Item = TypeVar("_Item")

@@ -178,9 +178,9 @@ class MeasurementOptions(Options):
         if self.force and not {"--save", "--out"} & {name for name, _ in self.outputs}:
             raise UsageError("--force needs --save FILE")
         if self.resume and self.force:
-            raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
+            raise UsageError("--resume and --force cannot be combined")
         if self.save and self.save.exists() and not self.resume and not self.force:
-            resume = "--resume goes on with it, " if "resume" in specs(type(self)) else ""
+            resume = "--resume continues it, " if "resume" in specs(type(self)) else ""
             raise UsageError(f"{self.save} exists already; {resume}--force replaces it")
 
     @property
@@ -261,7 +261,7 @@ class PeakOptions(MeasurementOptions):
         if self.describe is not None:
             return
         if self.only and self.all:
-            raise UsageError("--only chooses families and --all takes every one of them: choose one")
+            raise UsageError("--only and --all cannot be combined")
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
         _ = self.families, self.dtypes
@@ -290,8 +290,6 @@ class PeakOptions(MeasurementOptions):
 @dataclass(frozen=True, kw_only=True)
 class GemmCommandOptions(MeasurementOptions):
     """What is measured of the GEMM kernels, and how it is shown."""
-
-    has_bandwidth: ClassVar[bool] = True  # the bandwidth is measured with the peaks
 
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
@@ -342,10 +340,13 @@ class GemmCommandOptions(MeasurementOptions):
         click.Choice((*SCOPES, "all")),
     )
     peak: bool = flag(
-        "Measure peak and bandwidth first, unless they are cached.",
+        "Measure the device's peak after the kernels, unless it is cached.",
         default=True,
         flags=("--peak/--no-peak",),
         group=TIMING,
+    )
+    bandwidth: bool = flag(
+        "Measure the memory bandwidth too, for the roofline chart. --report does so.", group=TIMING
     )
     remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
@@ -359,9 +360,9 @@ class GemmCommandOptions(MeasurementOptions):
         _ = self.variants, self.dtypes, self.partner
         names.check_grid(self.variants, names.choose_params(self.params))
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
-            raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+            raise UsageError("--math applies only to OpenCL kernels, and --kernel selects none")
         if len(self.axes.maths) > 1 and self.versus:
-            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without --versus")
+            raise UsageError(f"--math {self.math} cannot be combined with --versus")
         _ = self.shapes
 
     @property
@@ -417,18 +418,25 @@ class GemmCommandOptions(MeasurementOptions):
         return Operands()
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the bandwidth once, except for `gemm`. Then, for each type, plan its peaks and its GEMMs.
+        """Plan the GEMMs of each type, then the peaks that they are compared with, then the bandwidth.
 
-        No peak is repeated. Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
+        Figures of kernels come first, because the user waits for them. No peak is repeated: every fp8 type
+        has the same. Without peaks (--no-peak, or empty shapes) the bandwidth is planned only if requested.
         """
+        steps = tuple(step for dtype in self.dtypes for step in self._gemms(devices, dtype, find_tuned))
         has_peaks = self.peak and any(shape.m and shape.n and shape.k for shape in self.shapes)
-        steps: Plan = bandwidth_plan(devices) if has_peaks and self.has_bandwidth else ()
-        for dtype in self.dtypes:
-            if has_peaks:
-                peaks = self._peaks(devices, dtype)
-                steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
-            steps += self._gemms(devices, dtype, find_tuned)
-        return steps
+        for dtype in self.dtypes if has_peaks else ():
+            steps += tuple(step for step in self._peaks(devices, dtype) if step not in steps)
+        return steps + (bandwidth_plan(devices) if has_peaks or self.draws_roofline else ())
+
+    @property
+    def draws_roofline(self) -> bool:
+        """Whether the bandwidth is measured: for --bandwidth, --report, or the chart of a single point.
+
+        Otherwise no output shows it, and a run only gets it from the cache.
+        """
+        is_single = len(self.shapes) == len(self.variants) == 1 and self.chart is None
+        return self.bandwidth or bool(self.report) or (self.plot is not None and is_single)
 
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
         """Plan the short peak measurements that these kernels are compared with.
@@ -604,7 +612,6 @@ class GemmOptions(GemmCommandOptions):
     time of every scope and launch. --plot draws the kernels as bars against the measured peak.
     """
     chart: ClassVar[str | None] = "ladder"
-    has_bandwidth: ClassVar[bool] = False
 
     m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
     n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)
@@ -631,7 +638,7 @@ class GemmOptions(GemmCommandOptions):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
             if self.seed != Policy.seed and self.a and self.b and (self.c or self.beta == 0):
-                raise UsageError("--seed is for generated operands, and all of them are yours")
+                raise UsageError("--seed is for generated operands, and every operand is a file")
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
@@ -642,7 +649,7 @@ class GemmOptions(GemmCommandOptions):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
-                raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
+                raise UsageError("--out needs exactly one --kernel and one --dtype")
             if self.out.exists() and not self.force:
                 raise UsageError(f"--out {self.out} exists already; --force replaces it")
 
@@ -715,5 +722,5 @@ class GemmOptions(GemmCommandOptions):
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """Plan the peaks and every kernel. Raise `UsageError` if --out has several devices."""
         if self.out and len(devices) > 1:
-            raise UsageError("--out needs exactly one --device, whose result it holds")
+            raise UsageError("--out needs exactly one --device")
         return super().plan(devices, find_tuned)

@@ -98,6 +98,18 @@ def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
     return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
+def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
+    """Return which of the `measured` kernels and libraries a list of names and groups selects.
+
+    Raise `UsageError` if the list is empty, or a name or all kernels of a group were not measured.
+    """
+    members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split(text)}
+    for word, chosen in (members or {repr(text): set[str]()}).items():
+        if not chosen:
+            raise UsageError(f"--kernel {word} was not measured; there are {', '.join(measured)}")
+    return set().union(*members.values())
+
+
 def choose_baselines(text: str) -> tuple[str, ...]:
     """Return the libraries in a comma-separated list.
 
@@ -107,7 +119,7 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     words = choose(text, BASELINES, "baseline")
     if _NONE in words:
         if len(words) > 1:
-            raise UsageError(f"--baseline {text}: none stands alone")
+            raise UsageError(f"--baseline {text}: none cannot be combined with other names")
         return ()
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
@@ -156,6 +168,15 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
             )
 
 
+def listed_sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes in a comma-separated list, sorted. Raise `UsageError` if one is invalid."""
+    words = split(text)
+    sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
+    if not all(sizes) or not sizes:
+        raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+    return tuple(sorted(set(sizes)))
+
+
 def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int) -> tuple[int, ...]:
     """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
@@ -163,13 +184,10 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     size is invalid, the range is empty, or both a list and a range are given.
     """
     if text is not None:
-        words = split(text)
-        sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
-        if not all(sizes) or not sizes:
-            raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+        sizes = listed_sizes(text)
         if (low, high) != (None, None):
-            raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
-        return tuple(sorted(set(sizes)))
+            raise UsageError("use either --sizes or a smallest and largest size")
+        return sizes
     high = usual if high is None else high
     low = min(64, high) if low is None else low
     if low > high:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -29,8 +29,9 @@ from gemmbench.model.units import clean
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import baseline, results
 from gemmbench.regress.compare import Comparison, compare
+from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Sheet
-from gemmbench.stats import rates
+from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import sweep_axis
 
 _SENTENCES = 3  # at the top of the page
@@ -38,7 +39,8 @@ _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
 _LEFT_OUT = ("time",)  # kinds of charts that a report draws only on request: throughput says the same
 
-_Problems = dict[tuple[str, Problem], dict[str, tuple[float, str]]]  # rate and kernel by run
+_Top = tuple[Run, Row, claims.Evidence]  # a rate, and the row that has it
+_Problems = dict[tuple[str, Problem], dict[str, list[_Top]]]  # all rates by run
 
 
 @dataclass(frozen=True)
@@ -165,45 +167,67 @@ def _devices(run: Run) -> list[str]:
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
     """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
-    Each kernel is shown at its best problem. Tuning runs and runs of several unrelated shapes do not count.
-    The result is None and [] without any rate. `runs` also provide peaks.
+    Each kernel is shown at its best problem. The sentence is missing if two kernels cannot be told apart. A
+    single device or type is in the caption, and has no column. Tuning runs and runs of several unrelated
+    shapes do not count. The result is None and [] without any rate. `runs` also provide peaks.
     """
-    scope, best = rates.view_scope(*shown), dict[tuple[str, str], dict[str, tuple[float, Run, Row]]]()
+    scope, rated = rates.view_scope(*shown), dict[tuple[str, str], dict[str, list[_Top]]]()
     for run in shown:
         gemms = [row for row in run.rows if row.kind == "gemm"]
         if is_tuning(run) or not (sweep_axis(gemms) or len({row.problem for row in gemms}) == 1):
             continue
         for row in gemms:
             for position in _positions(run, row):
-                rate = rates.compared_rate(run, position, row, scope) or 0.0
-                kernels = best.setdefault((device_name(run, position), row.dtype), {})
-                if rate > kernels.get(row.title, (0.0,))[0]:
-                    kernels[row.title] = (rate, run, row)
-    groups = {key: sorted(each.values(), key=lambda top: -top[0]) for key, each in best.items() if each}
-    order = sorted(groups, key=lambda key: key[1] != "float")
+                if known := _known(run, position, row, scope):
+                    by_title = rated.setdefault((device_name(run, position), row.dtype), {})
+                    by_title.setdefault(row.title, []).append((run, row, known))
+    order = sorted(rated, key=lambda key: key[1] != "float")
     if not order:
         return None, []
+    devices, dtypes = (list(dict.fromkeys(names)) for names in zip(*order, strict=True))
     lines, sentences = [], []
     for device, dtype in order[:_TOP_ROWS]:
-        for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
+        by_kernel = rated[device, dtype]
+        tops = sorted(map(_top, by_kernel.values()), key=lambda top: -top[2].median)
+        # Intervals say nothing about the difference between runs.
+        is_one_run = len({id(run) for each in by_kernel.values() for run, *_ in each}) == 1
+        first = tops[0][1].title
+        others = [known for title, each in by_kernel.items() if title != first for *_, known in each]
+        is_known = is_one_run and bool(others) and tops[0][2].is_above_all(others)
+        for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
             of_peak = units.share(fraction)
-            figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
-            is_first = row is groups[device, dtype][0][2]
+            rate, name = units.rate(known.median, rates.is_integer(dtype)), clean(row.title)
+            figure = notes.marked(run, row, rate, rates.shown_samples(row, scope))
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, dtype]
-            lines.append((Cell(device), *(Cell(text, is_first and text is figure) for text in texts)))
-            if is_first:
+            named = [device] * (len(devices) > 1) + [name]
+            texts = [*named, figure, row.problem.size, of_peak, *[dtype] * (len(dtypes) > 1)]
+            is_fastest = is_known and row.title == first
+            lines.append(tuple(Cell(text, is_fastest and text is figure) for text in texts))
+            if is_fastest:
                 share = f", {of_peak} of the measured peak" if fraction else ""
-                where = f"{figure} ({dtype}) at {row.problem.title}"
-                sentences.append(f"{name} is the fastest on {device}: {where}{share}.")
+                best = f"{figure} ({dtype}) at {row.problem.title}"
+                sentences.append(f"{name} is the fastest on {device}: {best}{share}.")
+    ranked = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
+    where = "each device" if len(devices) > 1 else devices[0]
+    columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
+    columns += ["type"] * (len(dtypes) > 1)
     return Sheet(
-        caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
-        keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
+        caption=f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
+        keys=(columns[0],),
+        blocks=(tuple(columns[1:]),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
+
+
+def _known(run: Run, device: int, row: Row, scope: str) -> claims.Evidence | None:
+    """What is known of a row's rate in a scope, if it is compared with those of a device."""
+    return claims.evidence(run, row, scope) if rates.is_compared(run, device, row, scope) else None
+
+
+def _top(rated: Iterable[_Top]) -> _Top:
+    return max(rated, key=lambda top: top[2].median)
 
 
 def _positions(run: Run, row: Row) -> Sequence[int]:
@@ -246,11 +270,11 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
         for position in _positions(run, row):
-            rate = rates.compared_rate(run, position, row, scope)
-            if rate and row.problem:
+            known = _known(run, position, row, scope)
+            if known and row.problem:
                 problems = by_device.setdefault(device_name(run, position), {})
-                by_run, name = problems.setdefault((row.dtype, row.problem), {}), names[id(run)]
-                by_run[name] = max(by_run.get(name, (0.0, "")), (rate, clean(row.title)))
+                by_run = problems.setdefault((row.dtype, row.problem), {})
+                by_run.setdefault(names[id(run)], []).append((run, row, known))
     for number, (device, problems) in enumerate(by_device.items(), 1):
         shared = {key: by_run for key, by_run in problems.items() if len(by_run) > 1}
         if shared:
@@ -263,16 +287,20 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
     names = list(dict.fromkeys(name for by_run in shared.values() for name in by_run))
 
     def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
-        by_run = shared[dtype, problem]
-        best = max(by_run.values())
-        tops = [by_run.get(name) for name in names]
-        cells = (Cell(f"{units.gflops(top[0])} {top[1]}", top == best) if top else NOTHING for top in tops)
+        tops = {name: _top(rated) for name, rated in shared[dtype, problem].items()}
+
+        def cell(name: str) -> Cell:
+            run, row, known = tops[name]
+            figure = notes.marked(run, row, units.gflops(known.median), rates.shown_samples(row, scope))
+            return Cell(f"{figure} {clean(row.title)}")
+
+        cells = (cell(name) if name in tops else NOTHING for name in names)
         return (Cell(problem.size), Cell(dtype), *cells)
 
     order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
     units_shown = " or ".join(sorted({rates.unit(dtype) for dtype, _ in shared}))
     return Sheet(
-        caption=f"Fastest kernel of each run, {units_shown} {SCOPE_WORDS[scope]}. * is the fastest.",
+        caption=f"Highest rate of each run and its kernel, {units_shown} {SCOPE_WORDS[scope]}",
         keys=("size", "type"),
         blocks=(tuple(names),),
         rows=tuple(line(*key) for key in order),

@@ -105,15 +105,15 @@ def _measure_arithmetic(task: _Task) -> Stages:
     `judge` tests: it may make the row suspect or wrong. If the policy asks for energy, an ok row gets it.
     """
     probe, case, known = PROBES[task.case.variant], task.case, task.known
-    yield Staged("racing")
+    yield Staged("trying variants")
     with task.race() as race:
         if isinstance(probe, ChainProbe):
             race_chains(race, probe, task.device, case, known)
-            words = {"form": "forms", "chains": "chains"}
+            words = {"form": "variants", "chains": "chains"}
         else:
             race_matrices(race, probe, case, known)
-            words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
-        yield Staged("checking")
+            words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups per unit"}
+        yield Staged("verifying")
         best = race.ranked()[0].handle
         wrong = "; ".join(best.verify("before").check.reasons)
         yield Staged("timing")
@@ -137,7 +137,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
         evidence = Evidence(
             case.dtype,
             rate=work.flops / min(samples.seconds),
-            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
+            doubling=races.doubling(winner, 1, subject.tolerance, task.policy.budget_s, seconds=seconds),
             event_over_wall=agreement,
             wrong_result=wrong,
             ceiling=upper_bound(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
@@ -172,7 +172,7 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     for form in probe.usable(device, case.dtype):
         if enter(form.name, depth, counts) and len(counts) > _FAVOURITES:
             counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
-    best = race.ranked("no form of the probe compiles: ")[0].choice
+    best = race.ranked("no variant of the probe compiles: ")[0].choice
     for unroll in depths:
         enter(str(best["form"]), unroll, [int(best["chains"])])
     if won and race.best_rate < _FAR * float(won["rate"]):
@@ -214,14 +214,15 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     has many sizes. `judge` may make the row suspect or wrong.
     """
     case, device = task.case, task.device
-    yield Staged("racing")
+    yield Staged("trying variants")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
     with task.race(_HOPELESS, without_candidate) as race:
         race.enter(candidates(probe, device, case.parameters))
         winner = race.final(_FINALISTS, "the probe cannot be run: ")
-        yield Staged("checking")
+        yield Staged("verifying")
         wrong = "; ".join(winner.verify("before").check.reasons)
-        twice = races.doubling(replace(winner, work=1), winner.work // 2, races.MEMORY.tolerance, launches=2)
+        single, tolerance = replace(winner, work=1), races.MEMORY.tolerance
+        twice = races.doubling(single, winner.work // 2, tolerance, task.policy.budget_s, launches=2)
         race.survivor = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
@@ -261,12 +262,12 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     Yields stages. If mapping moves nothing, the row has 0 bytes and a note.
     """
     case = task.case
-    yield Staged("racing")
+    yield Staged("trying variants")
     with task.race() as race:
         race.enter(candidates(probe, task.device, case.parameters))
         best = race.ranked()[0]
         moved = probe.bench != "map" or _mapping_moves_data(task, probe)
-        yield Staged("checking")
+        yield Staged("verifying")
         check = best.handle.verify("before").check
         race.survivor = best.handle
 

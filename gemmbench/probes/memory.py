@@ -72,6 +72,8 @@ def _ways(
     return tuple(Way(*values) for values in product(unrolls, groups, per_unit, patterns))
 
 
+ONCE = "once"  # a pattern without a loop: every work-item takes its vectors and is done
+
 # By bench, then by type of device ("gpu" also stands for every other type). On a CPU, work-items of a group
 # take turns on one core, so that a group of one with a piece of memory of its own is often the best there is.
 WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
@@ -83,6 +85,7 @@ WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
         "gpu": (
             *_ways((2, 4, 8), (256,), (8, 32, 0), ("grid",)),
             *_ways((4, 8), (256,), (8, 32), ("group",)),
+            *_ways((1, 2, 4), (256,), (0,), (ONCE,)),
         ),
     },
     "image": {"cpu": _ways((1, 4), (1, 64), (8, 64)), "gpu": _ways((1, 4, 8), (256,), (8, 32, 0))},
@@ -105,7 +108,7 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
     """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
 
     A latency has one, without parameters. Ways whose arrays exceed local memory or the set are omitted. So
-    are ways of a read in which each work-item reads only its share once.
+    are ways of a read whose loop runs only once.
     """
     if probe.kind == "latency":
         return ({},)
@@ -122,8 +125,8 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
         {**asdict(way), "width": width}
         for way in ways(probe.bench, device)
         for width in widths
-        # A work-item of a read stores its sum: it must have read much more than that.
-        if way.groups or probe.stores
+        # A work-item of a read stores its sum, except without a loop: it must have read much more than that.
+        if way.groups or probe.stores or way.pattern == ONCE
         if way.unroll * way.group * width * FLOAT_BYTES <= room
     )
 
@@ -198,7 +201,7 @@ FAMILIES: Mapping[str, str] = {
 
 _TIMES_CACHE = 8
 _SMALLEST_SET = 4 * KIB
-_LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
+_LARGEST_SET = 8 * GIB  # 2^31 floats: kernels count in 32-bit integers, up to twice as far
 _STAIRCASE_END = 1 * GIB
 _SMALLEST_TRANSFER = 1 * KIB
 _LARGEST_TRANSFER = 256 * MIB
@@ -207,12 +210,12 @@ _LARGEST_TRANSFER = 256 * MIB
 def set_bytes(device: DeviceFacts) -> int:
     """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
-    A GPU with its own memory uses a 32nd of it if that is more, so that launches are long. The limits are 4
-    GiB, the largest buffer, and a quarter of memory.
+    A GPU with its own memory uses a 16th of it if that is more, so that launches take a millisecond: an event
+    is 3 us too long. The limits are 8 GiB, the largest buffer, and a quarter of memory.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
-        wanted = max(wanted, device.global_mem_bytes // 32)
+        wanted = max(wanted, device.global_mem_bytes // 16)
     return min(wanted, _most_bytes(device), _LARGEST_SET)
 
 

@@ -24,6 +24,7 @@ from gemmbench.model.units import ceil_div, size
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
+    ONCE,
     SCALAR,
     TABLE_ELEMENTS,
     TEXEL_BYTES,
@@ -137,6 +138,7 @@ _FILL = "memory/fill.cl"
 _GROUPS_PER_UNIT = 8
 _WORD = np.dtype(np.uint32)
 _SLICES = 64
+_SLOTS = 1 << 20
 _SLICE_ELEMENTS = 4096
 
 
@@ -177,9 +179,8 @@ class MemoryRow:
         self.erase(buffer, elements)
         return buffer
 
-    def erase(self, buffer: Any, elements: int) -> None:
-        size = elements * _WORD.itemsize
-        cl.enqueue_fill_buffer(self.runtime.queue, buffer, b"\xff" * _WORD.itemsize, 0, size)
+    def erase(self, buffer: Any, elements: int, byte: bytes = b"\xff") -> None:
+        self.runtime.fill(buffer, byte * _WORD.itemsize, elements * _WORD.itemsize)
         self.runtime.queue.finish()
 
     def read(self, buffer: Any, first: int, count: int) -> HostArray:
@@ -263,7 +264,9 @@ class _PassProbe(ABC):
         self._part = units  # read by a launch of the most work
         self._unit_bytes = (row.probe.loads + row.probe.stores) * vector_bytes
         self._elements = units * vector_bytes // FLOAT_BYTES
-        self._target = row.blank(self._elements if row.probe.stores else max(map(self._items, row.ways)))
+        self._slots = 0  # words that collect the sums of a pass without a loop, while it is checked
+        sums = (_SLOTS if way.pattern == ONCE else self._items(way) for way in row.ways)
+        self._target = row.blank(self._elements if row.probe.stores else max(sums))
         self._note = ""
 
     def bench(self, parameters: Parameters) -> KernelBench:
@@ -305,7 +308,7 @@ class _PassProbe(ABC):
         """How the sum of all words that a launch reads differs from the host's, or ""."""
         memory_pass.launch(0, self._part)
         expected = self._row.table.sum_of(0, self._part * self._unit_bytes // FLOAT_BYTES)
-        return self._row.wrong_sum(self._target, memory_pass.launcher.items, expected)
+        return self._row.wrong_sum(self._target, self._slots or memory_pass.launcher.items, expected)
 
 
 class GlobalMemory(_PassProbe):
@@ -321,12 +324,18 @@ class GlobalMemory(_PassProbe):
         self._note = _set_note(row.runtime.facts, vectors * self._unit_bytes)
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        return *self._sources, self._target, np.uint32(first), np.uint32(count)
+        slots = () if self._row.probe.stores else (np.uint32(self._slots),)
+        return *self._sources, self._target, np.uint32(first), np.uint32(count), *slots
 
     def _wrong(self, memory_pass: MemoryPass) -> str:
         """A pass that stores is compared word by word; of a reading pass, the sum of all words is."""
         if not self._row.probe.stores:
-            return super()._wrong(memory_pass)
+            if memory_pass.flat:
+                self._slots = _SLOTS
+                self._row.erase(self._target, self._slots, b"\0")
+            wrong = super()._wrong(memory_pass)
+            self._slots = 0
+            return wrong
         self._row.erase(self._target, self._elements)
         memory_pass.launch(0, self._units)
         return self._row.wrong_words(self._target, self._elements, self._expected)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import Row
+from gemmbench.model.row import FAILED, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
@@ -22,8 +22,9 @@ PLAIN = "flops"  # the probe whose rows are named by the data type alone
 _MOST_REMARKS = 3  # below a table, unless -v was given
 _AGAIN = "close other programs and run again; -v has the reasons"
 _LACKING = ("unsupported", "skipped")
+_DOUBTFUL = "?"  # in place of a rate that failed a check
 _MEMORY = ("bandwidth", "transfer", "latency")
-_EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
+_EVIDENCE = {"doubling": "doubling", "event_over_wall": "event/wall", "unrolling": "unrolling"}
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
@@ -125,15 +126,16 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 
 
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
-    """A table with a line for every ok row: best and median, noise, what won its race, and the evidence.
+    """A table with a line for every ok row: best and median, noise, the fastest variant, and the checks.
 
-    `rows` are those of a `device` in `run`. The evidence is the figures of the checks, such as the time of
-    twice the work over that of the work. Rates are divided by `divisor`. The share of the theoretical peak,
+    `rows` are those of a `device` in `run`. The checks are figures such as the time of twice the work over
+    that of the work. Rates are divided by `divisor`. The share of the theoretical peak,
     and the age of cached rows, appear if some row has them.
     """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
-    choices = [name for name in ("form", "chains", "unroll", "groups") if name in used]
+    choices = {"form": "variant", "chains": "chains", "unroll": "unroll", "groups": "groups"}
+    choices = {name: word for name, word in choices.items() if name in used}
     tops = {row.key: top for row in measured if (top := _theoretical(run, device, row))}
     is_kept = any(row.measured_utc for row in measured)
 
@@ -156,13 +158,16 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
 
     further = (*(["of theoretical"] if tops else []), *(["measured"] if is_kept else []))
     return Sheet(
-        caption="best and median batch; what won the race; twice the trips, events over wall clock, deep "
-        "over shallow unrolling",
+        caption="rates of the best and the median batch, the fastest variant, and checks",
         keys=("",),
-        blocks=(("best", "median", "noise", *further), tuple(choices), (*_EVIDENCE.values(), "verified")),
+        blocks=(
+            ("best", "median", "noise", *further),
+            tuple(choices.values()),
+            (*_EVIDENCE.values(), "verified"),
+        ),
         rows=tuple(map(line, measured)),
         notes=tuple(Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())),
-        left=frozenset({"form", "verified"}),
+        left=frozenset({"variant", "verified"}),
     )
 
 
@@ -185,7 +190,7 @@ def _if_verified(row: Row, rate: Rate | None) -> Rate | None:
 def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
     """A table of verified rates by line and column, with the best of each line, as `grid` defines them.
 
-    A row that is not verified is ``-``. Lines in which no row ran are omitted. So are further columns, right
+    A row that is not verified is ``?``. Lines in which no row ran are omitted. So are further columns, right
     of the best, that have no text. Columns are sorted if all are numbers.
     """
     lines = by_key((grid.line(row), row) for row in rows)
@@ -219,9 +224,16 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
 
 
 def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
-    """A figure with its mark; empty without a row, and ``-`` for a row that is not verified."""
-    if row is None or not _is_verified(row):
-        return Cell("-", style="dim") if row else Cell("")
+    """A figure with its mark, ``?`` if it is not verified, or ``-`` if it was not measured.
+
+    A failure is a word. Without a row the cell is empty.
+    """
+    if row is None:
+        return Cell("")
+    if row.status in FAILED:
+        return Cell(WORDS[row.status], style=STYLES[row.status])
+    if not _is_verified(row):
+        return Cell(_DOUBTFUL, style="yellow") if row.status == "ok" else Cell("-", style="dim")
     return Cell(notes.marked(run, row, text))
 
 
@@ -246,10 +258,18 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
         ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
     )
     remarks += [
-        Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
+        Note(
+            _DOUBTFUL,
+            f"not verified, so it does not count: {notes.places(alike, _row_name)}: {reason}",
+            "yellow",
+        )
         for reason, alike in doubts.items()
     ]
-    remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device), *_energy_notes(rows)]
+    remarks += [
+        *notes.uncertain(run, measured, _row_name),
+        *notes.warnings(run, device),
+        *_energy_notes(rows),
+    ]
     if verbose:
         return (*remarks, *notes.row_notes(rows, _row_name))
     if len(remarks) > _MOST_REMARKS:
@@ -320,7 +340,7 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     """A table with a line for each set size: GB/s of reading it, and ns of a dependent load if measured.
 
-    Latency has percentiles 10, 50, 90 and 99. A row that is not verified is ``-``.
+    Latency has percentiles 10, 50, 90 and 99. A row that is not verified is ``?``.
     """
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
     headings = {"bandwidth": ("GB/s",), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
@@ -353,7 +373,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     """A table of GB/s by size and direction, best batch; ``zero-copy`` if mapping moves nothing.
 
-    The best of a column is marked, and a row that is not verified is ``-``.
+    The best of a column is marked, and a row that is not verified is ``?``.
     """
     names = list(dict.fromkeys(row.variant for row in rows))
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
@@ -389,7 +409,7 @@ def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     def line(row: Row) -> tuple[Cell, ...]:
         name = Cell(clean(row.variant))
         if row.status != "ok":
-            return (name, Cell("-", style="dim"), *[Cell("")] * (len(_SHARES) + 1))
+            return (name, _marked_cell(run, row, "-"), *[Cell("")] * (len(_SHARES) + 1))
         samples = rates.finest_seconds(row)
         shares = [intervals.quantile(samples, share) for _, share in _SHARES]
         times = (Cell(units.seconds(value)) for value in (min(samples), *shares))
@@ -399,6 +419,6 @@ def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device),
         caption="Latency of an empty kernel's launch, as this program sees it",
         keys=("launch",),
-        blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
+        blocks=(("minimum", *(name for name, _ in _SHARES)), ("samples",)),
         rows=tuple(map(line, rows)),
     )

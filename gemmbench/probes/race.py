@@ -28,7 +28,7 @@ _FIRST_TRIPS = 16
 
 _RATIO_RUNS = 4
 _MOST_RATIO_RUNS = 24
-_MOST_RATIO_S = 2.0
+_MOST_RATIO_S, _MOST_RATIO_BUDGETS = 2.0, 6.0  # whichever is less
 _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
@@ -190,18 +190,19 @@ class Race(AbstractContextManager["Race"]):
             lambda: second.batch(clock, 1).finest_s,
             lambda ratio: max(0.0, ratio * scale - 1),
             most - 1,
+            self.policy.budget_s,
         )
         return seconds * scale
 
     def summary(self, **words: str) -> tuple[str, ...]:
-        """Lines such as ``raced chains (G/s): 4: 90, 8: 99``: the best rate of each value of some choices."""
+        """Lines such as ``tried chains (G/s): 4: 90, 8: 99``: the best rate of each value of some choices."""
         lines = []
         for choice, word in words.items():
             best = self._best_of(choice)
             named = any(isinstance(value, str) for value in best)
             order = best if named else sorted(best)
             shown = ", ".join(f"{value}{' ' if named else ': '}{best[value]}" for value in order)
-            lines.append(f"raced {word} (G/s): {shown}")
+            lines.append(f"tried {word} (G/s): {shown}")
         return tuple(lines)
 
     def note(self) -> str:
@@ -210,7 +211,7 @@ class Race(AbstractContextManager["Race"]):
         for name in dict.fromkeys(name for entry in self.entries for name in entry.choice):
             if len(best := self._best_of(name)) > 1:
                 lines.append(f"{name} {', '.join(f'{value}: {rate}' for value, rate in best.items())}")
-        return f"raced (GB/s): {'; '.join(lines) or 'one way only'}"
+        return f"tried (GB/s): {'; '.join(lines) or 'one variant only'}"
 
     def _best_of(self, choice: str) -> dict[int | float | str, str]:
         rates = by_key((entry.choice[choice], entry.rate) for entry in self.entries)
@@ -218,17 +219,18 @@ class Race(AbstractContextManager["Race"]):
 
 
 def time_ratio(
-    first: Callable[[], float], second: Callable[[], float], off: Callable[[float], float], tolerance: float
-) -> float:
+    first: Callable[[], float], second: Callable[[], float], off: Callable[[float], float], tolerance: float,
+    budget_s: float,
+) -> float:  # fmt: skip
     """Seconds of the second over seconds of the first, from runs next to each other.
 
     The ratio of the minima or the median of the pairs' ratios counts, whichever is less `off`. The median is
-    better if the whole machine changes its speed. It stops when the ratio is within `tolerance`, or after 24
-    runs or 2 s. For runs below 0.2 ms the minima count, and it does not stop early.
+    better if the whole machine changes its speed. It stops when the ratio is within `tolerance`, after 24
+    runs, or after six budgets, at most 2 s. For runs below 0.2 ms the minima count, whatever the tolerance.
     """
     firsts: list[float] = []
     seconds: list[float] = []
-    end = time.perf_counter() + _MOST_RATIO_S
+    end = time.perf_counter() + min(_MOST_RATIO_S, _MOST_RATIO_BUDGETS * budget_s)
     while True:
         for _ in range(_RATIO_RUNS):
             firsts.append(first())
@@ -242,12 +244,13 @@ def time_ratio(
 
 
 def doubling(
-    handle: Handle, work: int, tolerance: float, launches: int = 1,
+    handle: Handle, work: int, tolerance: float, budget_s: float, launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
 ) -> float:  # fmt: skip
     """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
-    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock.
+    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock. On a machine
+    whose speed varies this takes six budgets, at most 2 s.
     """
     clock = handle.prepared.clocks[0]
     return time_ratio(
@@ -255,6 +258,7 @@ def doubling(
         lambda: seconds(handle.batch(clock, 1, 2 * work)),
         lambda ratio: abs(ratio / 2 - 1),
         tolerance,
+        budget_s,
     )
 
 
@@ -275,7 +279,7 @@ class EvidenceSubject:
     unrolling: float = 1.15
 
 
-ARITHMETIC = EvidenceSubject(0.05, "trips", ", which is used instead")
+ARITHMETIC = EvidenceSubject(0.05, "loop count", ", which is used instead")
 MATRIX = replace(ARITHMETIC, unrolling=1.03)
 # More than for arithmetic: memory and the last cache are shared with neighbours.
 MEMORY = EvidenceSubject(0.1, "work")
@@ -312,7 +316,7 @@ def judge(evidence: Evidence) -> Check:
     if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
         reasons.append(
             f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
-            "the most: a compiler folds several into one"
+            "the most: the compiler optimised some away"
         )
     if not events_agree(evidence.event_over_wall):
         reasons.append(

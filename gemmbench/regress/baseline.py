@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import laid_out
@@ -17,27 +17,29 @@ from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options.comparing import DIFFERENCES, Kind, Rules
 from gemmbench.stats import rates
+from gemmbench.stats.intervals import Interval
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Seconds for one unit of a row's work, in one replicate."""
+class Cost(Interval):
+    """Seconds for one unit of a row's work in one replicate: the median, its 95 % interval, the minimum."""
 
-    median: float
     minimum: float
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """Median and minimum seconds of a row's samples for each flop (else each byte, else each launch).
+    """Seconds of a row's samples for each flop (else each byte, else each launch).
 
     The samples are those of `scope`, or of the row's finest scope (kernel, device, host) if it lacks that.
-    None unless the row is ok and has samples.
+    The interval is unknown (NaN) below three samples. None unless the row is ok and has samples.
     """
     chosen = rates.counted_scope(row, scope)
-    if chosen is None:
+    times = rates.summary(row, chosen) if chosen else None
+    if times is None:
         return None
-    seconds, work = row.samples[chosen].seconds, rates.work(row)
-    return Cost(median(seconds) / work, min(seconds) / work)
+    work, is_known = rates.work(row), math.isfinite(times.noise)
+    low, high = (times.low / work, times.high / work) if is_known else (math.nan, math.nan)
+    return Cost(times.median / work, low, high, times.minimum / work)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Measure a baseline's cases again: each case once, suspicious rows twice more.
+"""Measure a baseline's cases again: each case once, suspicious rows several times.
 
 `check --aa` instead measures every case several times, to see how much unchanged rows differ between runs.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
-from itertools import permutations
 from statistics import median
+
+import numpy as np
 
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES
@@ -24,21 +26,22 @@ from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import by_key, clean, counted
-from gemmbench.options.comparing import DEFAULT_THRESHOLD, CheckOptions, Rules
+from gemmbench.options.comparing import DEFAULT_THRESHOLD, PATIENCE_S, CheckOptions, Rules
 from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
-from gemmbench.regress.compare import ComparedRow, Comparison
+from gemmbench.regress.compare import ComparedRow, Comparison, Ratio, Verdict
 from gemmbench.regress.results import rounded_percent, row_name, where
-from gemmbench.report.table import Cell, Note, Sheet
-from gemmbench.stats.intervals import Interval
+from gemmbench.report.table import Cell, Note, Sheet, html
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 LOOKS = 2  # further measurements of a suspicious row
+_CHANGED: tuple[Verdict, ...] = ("slower", "faster")
 _AA_SHARE = 0.95  # of the rows, for the conclusion
+_CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
 
 @dataclass
@@ -60,6 +63,11 @@ class Job:
     options: CheckOptions = field(default_factory=CheckOptions)
     file: RunFile | None = None
     rows: list[Row] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+
+    @cached_property
+    def patience_s(self) -> float:
+        return PATIENCE_S if self.options.patience is None else self.options.patience
 
     @cached_property
     def steps(self) -> session.Steps:
@@ -161,22 +169,22 @@ def repeat(job: Job, times: int) -> Generator[Event, None, None]:
 def check(job: Job) -> Generator[Event, None, Comparison]:
     """Measure every case once, suspicious rows again, and return the comparison. Yields progress events.
 
-    A suspicious row may be slower, or was over its time budget. It is measured twice more, and all
-    measurements decide. If it or its control row fails then, that row is "broken". Raises `RunFileError` if a
-    row cannot be written; the rows before it are safe.
+    A suspicious row may be slower, or was over its time budget. All its measurements decide. If it or its
+    control row fails then, that row is "broken". Raises `RunFileError` if a row cannot be written; the rows
+    before it are safe.
     """
     yield from once(job)
-    baseline = job.baseline
+    baseline, cases = job.baseline, _cases(job)
     first = verdicts.paired(baseline.runs, [job.run], baseline.rules)
-    cases = _cases(job)
     candidates = [
         Candidate(line, None if baseline.rules.interleaved else _control(job, first, line))
         for line in first.lines
         if line.key in cases and _is_suspicious(baseline.rules, line)
     ]
     if candidates:
-        yield from _remeasure(job, candidates, cases)
-    decided = {each.line.key: _final_line(job, each) for each in candidates}
+        yield from (_alternate if baseline.rules.interleaved else _remeasure)(job, candidates, cases)
+    final = (_final_line(job, each) for each in candidates)
+    decided = {line.key: verdicts.with_resource_verdict(baseline.rules, line) for line in final}
     for each in candidates:  # a control may fail
         for key, row in each.failed.items():
             line = decided.get(key) or next(line for line in first.lines if line.key == key)
@@ -193,19 +201,34 @@ class Candidate:
     control: ComparedRow | None  # a row that alternates with it and shows the speed of the machine
     rows: list[tuple[Row, float]] = field(default_factory=list)  # and how much longer the control took
     failed: dict[RowKey, Row] = field(default_factory=dict)  # of the row itself, or of its control
+    finding: Verdict = "cannot tell"  # of all its pairs of batches, if interleaved
+    found_at: int = 0  # how many further measurements came before this finding
 
     @property
     def slowdown(self) -> float:
-        """How much longer the control took than in the baseline, at most; 1 without one."""
-        return max((slowdown for _, slowdown in self.rows), default=1.0)
+        """How many times as long as in the baseline the control took, at its largest change; or 1."""
+        return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
+
+    def pooled(self, rules: Rules, start: int | None = None) -> ComparedRow | None:
+        """Judge the interleaved batches of all measurements, or only of the further ones from `start`.
+
+        None without any. The line has the first row with a result.
+        """
+        further = [row for row, _ in self.rows[start:]]
+        rows = [self.line.row, *further] if start is None else further
+        usable = [row for row in rows if cost(row, rules.scope)]
+        line = replace(self.line, row=usable[0]) if usable else self.line
+        return verdicts.judge_interleaved(rules, line, usable)
 
 
 def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     """Whether a row may be slower. Rows that were too slow to run are suspicious too."""
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
-    may_be = rules.interleaved and not line.ratio.high <= 1 + line.threshold
-    return line.verdict == "slower" or line.is_possibly_slower or may_be
+    if rules.interleaved:
+        return line.verdict in ("cannot tell", *_CHANGED)
+    may_be = line.verdict in ("slower", "possibly slower", "differs", "cannot tell")
+    return may_be and line.ratio.smaller > 1 + line.threshold + line.spread
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
@@ -230,7 +253,7 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
         return HOST if is_on_cpu(job.run, line.row) else line.key[1]
 
     def rank(line: ComparedRow) -> tuple[int, bool]:
-        library, unchanged = line.key[2] in BASELINES, line.verdict in ("unchanged", "faster")
+        library, unchanged = line.key[2] in BASELINES, line.verdict in ("unchanged", "within", "faster")
         return 0 if library else 1 if unchanged else 2, line.row.problem != suspect.row.problem
 
     fit = [
@@ -242,13 +265,45 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
     return min(fit, key=rank, default=None)
 
 
+def _alternate(
+    job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
+) -> Generator[Event, None, None]:
+    """Measure interleaved candidates again, round after round, each in new processes. Yields events.
+
+    A row that is slower or faster is measured two to four times more, which alone must confirm it. A row that
+    cannot be judged is measured until the patience of the command is used up. After a failure, the candidate
+    is not measured again.
+    """
+    rules, end_s = job.baseline.rules, job.clock() + job.patience_s
+
+    def is_open(each: Candidate) -> bool:
+        line = each.pooled(rules)
+        if line is None:
+            return len(each.rows) < LOOKS
+        if line.verdict != each.finding:
+            each.finding, each.found_at = line.verdict, len(each.rows)
+        further = len(each.rows) - each.found_at if line.verdict in _CHANGED else 2 * LOOKS
+        is_patient = further < 2 * LOOKS or job.clock() < end_s
+        return further < LOOKS or (is_patient and _final_line(job, each).verdict == "cannot tell")
+
+    while still_open := [each for each in candidates if not each.failed and is_open(each)]:
+        yield Planned(len(still_open))
+        job.worker.stop()
+        for each in still_open:
+            row = yield from job.measure(cases[each.line.key])
+            each.rows.append((row, 1.0))
+            if row.status in FAILED:
+                each.failed[each.line.key] = row
+
+
 def _remeasure(
     job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
     """Measure candidates again in two rounds, each in a new process, with their control before and after.
 
-    Neighbours with the same control share one measurement of it. Each row and the larger slowdown of its two
-    controls are added to the candidate. After a failure, the candidate is not measured again. Yields events.
+    Neighbours with the same control share one measurement of it. Each row, and how much longer its slower
+    control took, are added to the candidate. After a failure, the candidate is not measured again. Yields
+    events.
     """
     yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
@@ -262,16 +317,21 @@ def _remeasure(
                 before = control.key, (yield from _slowdown(job, each, control, cases[control.key]))
             row = yield from job.measure(cases[each.line.key])
             after = (yield from _slowdown(job, each, control, cases[control.key])) if control else 1.0
-            each.rows.append((row, max(before[1], after)))
+            each.rows.append((row, max(before[1], after, key=_change)))
             before = (control.key if control else None), after
             if row.status in FAILED:
                 each.failed[each.line.key] = row
 
 
+def _change(ratio: float) -> float:
+    """How many times larger or smaller a time is."""
+    return max(ratio, 1 / ratio)
+
+
 def _slowdown(
     job: Job, candidate: Candidate, control: ComparedRow, case: Case
 ) -> Generator[Event, None, float]:
-    """Measure a control, and return its time relative to the baseline: at least 1, and 1 without a time.
+    """Measure a control, and return its time relative to the baseline; 1 without a time.
 
     Yields progress events. A failed row is added to the candidate's `failed`.
     """
@@ -279,39 +339,60 @@ def _slowdown(
     if row.status in FAILED:
         candidate.failed[control.key] = row
     now = cost(row, job.baseline.rules.scope)
-    return max(1.0, now.median * work(row) / control.base_s) if now and control.base_s else 1.0
+    return now.median * work(row) / control.base_s if now and control.base_s else 1.0
 
 
 def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
     Times are first divided by the slowdown of the control. The limit is 1.5 times, or the user's threshold.
-    Interleaved pairs are pooled instead. If no further measurement gave a time, the row is broken if the last
-    one was not ok. Otherwise, or without comparable baseline times, the line stays as it was.
+    Measurements whose control changed by more than 1.5 times do not count. Without others, or if other
+    programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead, and further
+    ones alone must confirm that the row is slower or faster. If no further measurement gave a time, the row
+    is broken if the last one was not ok. Otherwise, or without comparable baseline times, the line stays as
+    it was.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
-    known = [(row, slowdown, now) for row, slowdown in looks if (now := cost(row, rules.scope))]
+    known = [(row, control, now) for row, control in looks if (now := cost(row, rules.scope))]
     if not any(row is not line.row for row, *_ in known):  # over its budget each time
         again = candidate.rows[-1][0] if candidate.rows else line.row
-        is_unknown = line.verdict == "missing" and is_too_slow(again)  # it needs no more than it did
+        is_unknown = line.verdict in ("missing", "cannot tell") and is_too_slow(again)
         return line if again.status == "ok" or is_unknown else _as_broken(line, again)
     line = replace(line, row=known[0][0])
     if rules.interleaved:
-        return verdicts.judge_interleaved(rules, line, [row for row, *_ in known]) or line
+        line = candidate.pooled(rules) or line
+        confirmation = candidate.pooled(rules, candidate.found_at)
+        if line.verdict in _CHANGED and (confirmation is None or confirmation.verdict != line.verdict):
+            return replace(line, verdict="cannot tell", reason="further measurements do not confirm it")
+        return line
     olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
     old = job.baseline.costs(olds, line.key)
     if not old:
         return line
+    rows = [(each.run, each.rows[line.key]) for each in olds], [(job.run, row) for row, *_ in known]
+    line = replace(line, uncertain=(verdicts.any_uncertain(rows[0]), verdicts.any_uncertain(rows[1])))
+    if candidate.control and all(_change(control) > _CONTROL_LIMIT for _, control in candidate.rows):
+        control = row_name(candidate.control.row)
+        reason = f"its control {control} takes {units.number(candidate.slowdown)} times as long"
+        return replace(line, verdict="cannot tell", reason=reason)
     before = verdicts.median_cost(old)
-    ratios = [verdicts.ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
-    every = Interval(
+    new = [
+        Cost(*(value / max(control, 1.0) for value in astuple(now)))
+        for _, control, now in known
+        if _change(control) <= _CONTROL_LIMIT
+    ]
+    ratios = [verdicts.ratio(before, each) for each in new]
+    every = Ratio(
         median(each.median for each in ratios),
-        min(each.low for each in ratios),
-        max(each.high for each in ratios),
+        float(np.min([each.low for each in ratios])),
+        float(np.max([each.high for each in ratios])),
+        min(each.smaller for each in ratios),
     )
-    line = verdicts.with_times(line, old, [now for *_, now in known])
-    return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
+    line = verdicts.with_times(line, old, new)
+    why = verdicts.disturbance([pair for pair in (*rows[0], *rows[1]) if is_on_cpu(*pair)])
+    why = why and f"{why}: stop other programs"
+    return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why)
 
 
 def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
@@ -327,10 +408,12 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     """
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
+        is_usable = slowest.slowdown <= _CONTROL_LIMIT
+        allowed = "The times and changes allow for that." if is_usable else "That is too much to allow for."
         yield (
             f"The machine is slower than in the baseline: its control {row_name(slowest.control.row)} takes "
-            f"{slowest.slowdown:.2f} times as long. The changes allow for that, the times do not. Stop other "
-            "programs, or measure a new baseline."
+            f"{units.number(slowest.slowdown)} times as long. {allowed} Stop other programs, or measure a "
+            "new baseline."
         )
     sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
     if sources and all(old == new for old, new in sources):
@@ -389,7 +472,7 @@ class AARow:
     row: Row  # its device is a position in the first run
     device: str  # its title
     runs: int  # measurements with a time
-    min_threshold: float  # the smallest at which no run is slower than another, as a fraction
+    min_threshold: float  # the largest difference between two runs, as a fraction
 
 
 @dataclass(frozen=True)
@@ -398,9 +481,16 @@ class AAReport:
 
     rows: tuple[AARow, ...]
 
+    def __repr__(self) -> str:
+        return f"<AAReport: {counted(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
+
+    def _repr_html_(self) -> str:
+        """The table of ``check --aa``, for a notebook."""
+        return html(aa_sheets(self))
+
     @property
     def min_threshold(self) -> float | None:
-        """The smallest threshold, as a fraction, that suits 95 % of the rows; None without rows."""
+        """The difference, as a fraction, that 95 % of the rows do not exceed; None without rows."""
         ordered = sorted(row.min_threshold for row in self.rows)
         return ordered[math.ceil(_AA_SHARE * len(ordered)) - 1] if ordered else None
 
@@ -408,8 +498,9 @@ class AAReport:
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
     """Report how much the times of each row differ between measurements of unchanged code, over all runs.
 
-    It is the largest slowdown between any two measurements, as a fraction. A slowdown is the smaller of the
-    ratios of medians and of minima. Rows with fewer than two times are omitted.
+    It is the largest difference between any two measurements, by medians or by minima, as a fraction. With
+    these runs as baselines, a comparison widens the row's interval by it. Rows with fewer than two times are
+    omitted.
     """
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
@@ -417,16 +508,15 @@ def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
         row = replace(first, device=key[1])
         costs = baseline.costs(baseline.with_result(key), key)
         if len(costs) > 1:
-            largest = max(verdicts.ratio(old, new).low for old, new in permutations(costs, 2))
             device = verdicts.device_title(baseline.runs[0], row)
-            rows.append(AARow(row, device, len(costs), max(largest - 1, 0.0)))
+            rows.append(AARow(row, device, len(costs), verdicts.spread(costs)))
     return AAReport(tuple(rows))
 
 
 def aa_sheets(report: AAReport) -> list[Sheet]:
     """Make a table of rows for each device, the host last, and a sheet with one sentence about all rows.
 
-    It says how much 95 % of them differ at most, or that no row was measured twice.
+    It says how much 95 % of them differ at most and what that means, or that no row was measured twice.
     """
     groups = by_key((row.row.device, row) for row in report.rows)
     typed = len({row.row.dtype for row in report.rows}) > 1
@@ -437,7 +527,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     tables = [
         Sheet(
             heading=tuple(map(clean, groups[device][0].device.split(" | ", 1))),
-            caption="how much slower an unchanged run was than another, by medians and by minima",
+            caption="the largest difference between two unchanged runs, by medians or by minima",
             blocks=(("runs", "difference"),),
             rows=tuple(map(cells, groups[device])),
         )
@@ -445,10 +535,12 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     ]
     text = "No row was measured twice: run-to-run variation is unknown."
     if report.min_threshold is not None:
-        share, threshold = rounded_percent(_AA_SHARE), rounded_percent(report.min_threshold)
-        rows = counted(len(report.rows), "row")
-        text = f"{share} of {rows} differ by at most {threshold} from run to run."
-    return [*tables, Sheet(notes=(Note("", text, "bold"),))]
+        threshold, rows = rounded_percent(report.min_threshold), counted(len(report.rows), "row")
+        text = f"{rounded_percent(_AA_SHARE)} of {rows} differ by at most {threshold} from run to run."
+    unfit = verdicts.why_unfit([row.min_threshold for row in report.rows])
+    advice = unfit or "With these runs as baselines, check adds a row's difference to its --threshold."
+    notes = (Note("", text, "bold"), *([Note("", advice, "yellow" if unfit else "")] if report.rows else []))
+    return [*tables, Sheet(notes=notes)]
 
 
 def aa_json(report: AAReport) -> str:

@@ -1,8 +1,9 @@
 """Compare runs with baseline runs: pair their rows and decide which became slower.
 
-Two ratios of times, new over old, describe a row: that of the medians and that of the minima. Another
-program raises medians, but rarely every sample, so a row counts as slower only if both ratios are high.
-Interleaved rows have one ratio with its 95 % interval instead.
+`Interval.finding` decides what a ratio of times, new over old, shows. Interleaved rows have one ratio with
+its 95 % interval. Between runs, a row has the ratio of medians and that of minima. Another program raises
+medians, but rarely every sample, so a row fails only if both ratios are high. Several baselines show how
+much runs differ, which widens the interval. With a single baseline, rows only differ or do not.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from statistics import median
 from typing import Literal
+
+import numpy as np
 
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
@@ -33,8 +36,8 @@ _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range enclose
 _CONTROL = 0.05  # control bursts that differ by more than this show another program
 
 Verdict = Literal[
-    "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "new",
-    "unchanged", "faster",
+    "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
+    "differs", "new", "within", "unchanged", "faster",
 ]  # fmt: skip
 VERDICTS: dict[Verdict, str] = {
     "slower": "above the limit at which a row fails",
@@ -43,8 +46,11 @@ VERDICTS: dict[Verdict, str] = {
     "possibly slower": "above the threshold, but not above the limit at which a row fails",
     "missing": "ok in the baseline, and not measured now",
     "not comparable": "something other than the code differs",
+    "cannot tell": "too uncertain to compare with the threshold",
+    "differs": "above or below the threshold in a single baseline run",
     "new": "the baseline has no time for it",
-    "unchanged": "within the threshold",
+    "within": "within the threshold in a single baseline run",
+    "unchanged": "all of its interval is within the threshold",
     "faster": "faster by more than the threshold",
 }
 """Every verdict, the worst first."""
@@ -58,6 +64,20 @@ _NO_KERNEL = "without a kernel that another folder can have"
 
 
 @dataclass(frozen=True)
+class Ratio(Interval):
+    """A ratio of times, new over old: of medians, with an interval that may be unknown (NaN), and of minima.
+
+    Interleaved rows have the median over pairs of batches, also as `minima`.
+    """
+
+    minima: float
+
+    @property
+    def smaller(self) -> float:
+        return min(self.median, self.minima)
+
+
+@dataclass(frozen=True)
 class ComparedRow:
     """One row of a comparison."""
 
@@ -66,12 +86,12 @@ class ComparedRow:
     device: str  # its title
     verdict: Verdict
     reason: str = ""
-    threshold: float = 0.0  # including the differences between several baselines
-    # New time over old; None if nothing was compared. The interval is that of an interleaved ratio; between
-    # runs it reaches from the smaller ratio (of medians, or of minima) to the larger.
-    ratio: Interval | None = None
+    threshold: float = 0.0
+    ratio: Ratio | None = None  # None if nothing was compared; its interval is unknown with a single baseline
+    spread: float = 0.0  # the largest difference between two baselines, by which the interval is widened
     base_s: float | None = None  # seconds for one problem
     new_s: float | None = None
+    uncertain: tuple[bool, bool] = (False, False)  # whether the times are marked ~
     runs: tuple[int, int] = (0, 0)  # baseline and new replicates that were used
     resources: str = ""  # the changes of registers, spills and local memory
 
@@ -86,7 +106,22 @@ class ComparedRow:
 
     @property
     def is_possibly_slower(self) -> bool:
-        return self.verdict == "possibly slower"
+        """Whether both ratios are above the threshold, but the row does not fail."""
+        is_above = self.ratio is not None and self.ratio.smaller > 1 + self.threshold
+        return self.verdict == "possibly slower" or (self.verdict == "differs" and is_above)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        """Whether the row may be slower."""
+        return self.is_possibly_slower or self.verdict == "cannot tell"
+
+    @property
+    def smallest_slowdown(self) -> float | None:
+        """The smallest slowdown that would have been found, of a row whose interval is too wide."""
+        if self.verdict != "cannot tell" or self.reason or self.ratio is None:
+            return None
+        change = self.ratio.smallest_slowdown(self.threshold)
+        return change if math.isfinite(change) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +143,10 @@ class Comparison:
     def ok(self) -> bool:
         """Whether there is no regression: nothing slower, nothing broken."""
         return not any(line.fails for line in self.lines)
+
+    @property
+    def is_inconclusive(self) -> bool:
+        return any(line.is_inconclusive for line in self.lines)
 
     @property
     def counts(self) -> Counter[Verdict]:
@@ -177,26 +216,48 @@ def _environments(before: Run, now: Run) -> list[str]:
 def concluded(comparison: Comparison) -> Comparison:
     """Return the comparison with the rule for the whole run applied, unless interleaved.
 
-    Each row's ratio is the smaller one, of medians or of minima. The limit is 1.5, or 1 plus the general
-    threshold if that is more. If the median of all ratios exceeds it, every row above it becomes "slower",
-    and a first remark reports this. A last remark reports that no row has more than one baseline run.
+    Each row's ratio is the smaller one, of medians or of minima, or 1 if the row is not above its threshold.
+    The limit is 1.5, or 1 plus the general threshold if that is more. If the median of all ratios exceeds
+    it, every row above it becomes "slower", and a first remark reports this. A last remark reports that no
+    row has more than one baseline run, or that the baselines differ too much.
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
-    ratios = [line.ratio.low for line in lines if line.ratio]
+    if rules.interleaved:
+        return comparison
+    ratios = [_counted_ratio(line) for line in lines if line.ratio]
     limit = max(RUN_LIMIT, 1 + (rules.default or 0))
-    if ratios and not rules.interleaved and median(ratios) > limit:
+    if ratios and median(ratios) > limit:
         lines = tuple(
-            replace(line, verdict="slower", reason="") if line.ratio and line.ratio.low > limit else line
+            replace(line, verdict="slower", reason="") if _counted_ratio(line) > limit else line
             for line in lines
         )
         remarks = (
             f"At least half of the rows take over {limit:g} times as long: the run is slower.",
             *remarks,
         )
-    if not rules.interleaved and max((line.runs[0] for line in lines), default=0) == 1:
-        alone = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
-        remarks = (*remarks, alone)
-    return replace(comparison, lines=lines, remarks=remarks)
+    unfit = why_unfit([line.spread for line in lines if line.ratio and line.runs[0] > 1])
+    if max((line.runs[0] for line in lines), default=0) == 1:
+        unfit = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
+    return replace(comparison, lines=lines, remarks=(*remarks, unfit) if unfit else remarks)
+
+
+def _counted_ratio(line: ComparedRow) -> float:
+    is_above = line.verdict == "slower" or line.is_possibly_slower
+    return line.ratio.smaller if line.ratio and is_above else 1.0
+
+
+def why_unfit(spreads: Sequence[float]) -> str:
+    """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or "".
+
+    They do if half of the rows differ by less than the change at which a row fails.
+    """
+    typical = median(spreads or [0.0])
+    if typical <= ROW_LIMIT - 1:
+        return ""
+    return (
+        f"Unchanged runs differ by {percent(typical)} or more in half of the rows: this machine is unfit for "
+        "stored times. Use check --against."
+    )
 
 
 def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> ComparedRow | str:
@@ -237,27 +298,33 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
     """The line of a row that was ok in the baseline, and is skipped or not supported now: "missing".
 
-    A row over its time budget states the time that it needs, with transfers. Unless interleaved, it is
-    "possibly slower" if this exceeds the baseline's by more than the threshold, or "slower" if the user gave
-    the threshold.
+    A row over its time budget states the time that it needs, with transfers. Nobody can tell unless this
+    exceeds the baseline's by more than the limit at which a row fails. Then it is "possibly slower", or
+    "slower" if the user gave the threshold, or "missing" if interleaved.
     """
     row, rules = line.row, baseline.rules
     olds = baseline.comparable(line.key, now)
     costs = [before for each in olds if (before := cost(each.rows[line.key], "host"))]
-    if not is_too_slow(row) or row.needs_s is None or not costs or rules.interleaved:
+    if not is_too_slow(row) or row.needs_s is None or not costs:
         return replace(line, reason=outcome(row))
-    line = replace(line, reason="over its budget; raise --budget")
-    ratio = row.needs_s / (median_cost(costs).median * work(baseline.rows[line.key]))
-    if ratio <= 1 + rules.threshold(row):
-        return line
-    return replace(line, verdict="possibly slower" if rules.given_threshold(row) is None else "slower")
+    predicted = row.needs_s / (median_cost(costs).median * work(baseline.rows[line.key]))
+    if predicted <= max(_limit(now.run, row), 1 + rules.threshold(row)):
+        return replace(line, verdict="cannot tell", reason="over its budget; raise --budget")
+    if rules.interleaved:
+        return replace(line, reason=outcome(row))
+    verdict: Verdict = "possibly slower" if rules.given_threshold(row) is None else "slower"
+    return replace(line, verdict=verdict, reason="over its budget; raise --budget")
+
+
+def _limit(run: Run, row: Row) -> float:
+    """How many times as long a row takes that fails without a given threshold."""
+    return CPU_LIMIT if is_on_cpu(run, row) else ROW_LIMIT
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
     """Add changed registers, spills and local memory to a line, from the first ok row of `news`.
 
-    With `--fail-on resources` the verdict becomes "resources changed", unless the line fails already. A line
-    without a comparable baseline row (source, `--cold` and memory may differ) stays the same.
+    A line without a comparable baseline row (source, `--cold` and memory may differ) stays the same.
     """
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
@@ -271,10 +338,15 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
         before = replace(before, resources=row.former.resources)
     elif all(baseline.difference(each, now, line.key, also) for each in olds):
         return line
-    changes = "; ".join(changed_resources(before, row))
-    if changes and "resources" in baseline.rules.fail_on and line.verdict not in FAILING:
-        return replace(line, resources=changes, verdict="resources changed", reason=changes)
-    return replace(line, resources=changes)
+    line = replace(line, resources="; ".join(changed_resources(before, row)))
+    return with_resource_verdict(baseline.rules, line)
+
+
+def with_resource_verdict(rules: Rules, line: ComparedRow) -> ComparedRow:
+    """A line with changed resources as "resources changed" if these fail, unless the line fails already."""
+    if line.resources and "resources" in rules.fail_on and line.verdict not in FAILING:
+        return replace(line, verdict="resources changed", reason=line.resources)
+    return line
 
 
 _RESOURCES = {
@@ -300,10 +372,9 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
     """Judge a row that is ok on both sides, from all comparable replicates.
 
-    It is "not comparable" if no new replicate is comparable with the baseline, or a verification was suspect.
-    It is "missing" if a side has no time, or interleaved rows have no pairs, by which they are judged.
-    Otherwise `judge` decides, with a limit of 1.5 times the time, or 2 on a CPU. If other programs may have
-    slowed down a CPU row (`_doubt`), it is at most "possibly slower", unless its threshold is the user's.
+    It is "not comparable" if no new replicate is comparable with the baseline, and "cannot tell" if the check
+    of a probe is suspect. It is "missing" if a side has no time, or interleaved rows have no pairs, by which
+    they are judged. Otherwise `judge` decides, with a limit of 1.5 times the time, or 2 on a CPU.
     """
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
@@ -317,20 +388,21 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
         check = each.rows[key].check
         if check.verdict == "suspect":
             reason = f"its integrity is suspect: {'; '.join(check.reasons) or 'no reason given'}"
-            return replace(line, verdict="not comparable", reason=reason)
+            return replace(line, verdict="cannot tell", reason=reason)
     if rules.interleaved:
         made = judge_interleaved(rules, line, [each.rows[key] for each in news])
         return made or replace(line, verdict="missing", reason="not interleaved with its old kernel")
     old, new = baseline.costs(olds, key), baseline.costs(news, key)
     if not old or not new:  # no samples, though the row is ok
         return replace(line, verdict="missing", reason="without a time")
-    rows = [(each.run, each.rows[key]) for each in (*olds, *news)]
-    doubt = "" if rules.given_threshold(line.row) is not None else _doubt(rows)
+    sides = [[(each.run, each.rows[key]) for each in side] for side in (olds, news)]
     line = with_times(line, old, new)
-    limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
-    change = ratio(median_cost(old), median_cost(new))
-    judged = judge(rules, line, change, spread(old), math.inf if doubt else limit)
-    return replace(judged, reason=doubt) if judged.is_possibly_slower and change.low > limit else judged
+    line = replace(line, uncertain=(any_uncertain(sides[0]), any_uncertain(sides[1])))
+    limit = _limit(first.run, first.rows[key])
+    rows = [(run, row) for side in sides for run, row in side if is_on_cpu(run, row)]
+    doubts = disturbance(rows), doubt(rows) if rules.given_threshold(line.row) is None else ""
+    why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
+    return judge(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
 
 
 def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
@@ -340,14 +412,14 @@ def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> C
 
 
 def median_cost(costs: Sequence[Cost]) -> Cost:
-    """The median over replicates of their medians, and of their minima."""
-    return Cost(median(each.median for each in costs), median(each.minimum for each in costs))
+    """The medians over replicates of each field. An end of the interval is NaN if it is in any replicate."""
+    return Cost(*map(float, np.median([astuple(each) for each in costs], axis=0)))
 
 
-def ratio(old: Cost, new: Cost) -> Interval:
-    """The ratio of medians, between the smaller and the larger of the ratios of medians and minima."""
-    ratios = new.median / old.median, new.minimum / old.minimum
-    return Interval(ratios[0], min(ratios), max(ratios))
+def ratio(old: Cost, new: Cost) -> Ratio:
+    """The ratios of medians and of minima. The interval is as wide as those within both runs allow."""
+    medians = new.over(old)
+    return Ratio(medians.median, medians.low, medians.high, new.minimum / old.minimum)
 
 
 def spread(costs: Sequence[Cost]) -> float:
@@ -356,59 +428,88 @@ def spread(costs: Sequence[Cost]) -> float:
     return max(max(values) / min(values) for values in sides) - 1
 
 
-def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
-    """Why rows on a CPU may be slow because of other programs, or "". Other rows do not count.
+def any_uncertain(rows: Sequence[tuple[Run, Row]]) -> bool:
+    """Whether one of the rows is marked ``~``."""
+    return any(is_uncertain(run, row) for run, row in rows)
 
-    The reasons are an uncertain figure, missing control bursts, or control bursts over 5 % apart. A control
-    burst is a short run of a fixed kernel before and after a row.
+
+def disturbance(rows: Sequence[tuple[Run, Row]]) -> str:
+    """Why a change of rows on a CPU is probably that of other programs, or "": control bursts over 5 % apart.
+
+    A control burst is a short run of a fixed kernel before and after a row.
     """
-    rows = [(run, row) for run, row in rows if is_on_cpu(run, row)]
-    bursts = [row.conditions.control_s if row.conditions else () for _, row in rows]
-    every = [seconds for several in bursts for seconds in several]
-    if any(is_uncertain(run, row) for run, row in rows):
-        why = "an uncertain figure"
-    elif not all(bursts):
-        why = "no control bursts show whether other programs ran"
-    elif every and max(every) > (1 + _CONTROL) * min(every):
-        why = f"control bursts differ by more than {percent(_CONTROL)}"
-    else:
-        return ""
-    return f"{why}: measure again with gemmbench check BASE"
+    bursts = [seconds for _, row in rows if row.conditions for seconds in row.conditions.control_s]
+    is_disturbed = bursts and max(bursts) > (1 + _CONTROL) * min(bursts)
+    return f"control bursts differ by more than {percent(_CONTROL)}" if is_disturbed else ""
 
 
-def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit: float) -> ComparedRow:
-    """Give a line the verdict of its ratio, new time over old. `spread` adds to the threshold.
+def doubt(rows: Sequence[tuple[Run, Row]]) -> str:
+    """Why a change of rows on a CPU may be that of other programs, or ""."""
+    if any_uncertain(rows):
+        return "an uncertain figure"
+    has_bursts = all(row.conditions and row.conditions.control_s for _, row in rows)
+    return "" if has_bursts else "no control bursts show whether other programs ran"
 
-    Slower: the low end is above the threshold if it is given or interleaved, otherwise also above `limit`.
-    Possibly slower: the low end (interleaved: the median) is above the threshold. Faster: the high end is
-    below 1 / (1 + threshold). Otherwise unchanged. Any earlier reason is removed.
+
+def judge(
+    rules: Rules,
+    line: ComparedRow,
+    ratio: Ratio,
+    spread: float,
+    limit: float,
+    disturbance: str,
+    doubt: str = "",
+) -> ComparedRow:
+    """Give a line of two runs the verdict of its ratio, new time over old. `spread` widens the interval.
+
+    A row that is slower fails if both ratios exceed `limit` (or the given threshold, with `spread`) and
+    nothing raises a doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or
+    do not, and "faster" needs ratios as far below 1 as `limit` is above. Their intervals are unknown, because
+    runs differ by more than the samples of each show. Any earlier reason is replaced.
     """
-    threshold = rules.threshold(line.row) + spread
-    is_given = rules.interleaved or rules.given_threshold(line.row) is not None
-    fails = 1 + threshold if is_given else max(limit, 1 + threshold)
-    verdict: Verdict = "unchanged"
-    if ratio.low > fails:
-        verdict = "slower"
-    elif (ratio.median if rules.interleaved else ratio.low) > 1 + threshold:
-        verdict = "possibly slower"
-    elif ratio.high < 1 / (1 + threshold):
-        verdict = "faster"
-    return replace(line, verdict=verdict, reason="", threshold=threshold, ratio=ratio)
+    threshold, several = rules.threshold(line.row), line.runs[0] > 1
+    is_given = rules.given_threshold(line.row) is not None
+    widened = replace(ratio, low=ratio.low / (1 + spread), high=ratio.high * (1 + spread))
+    above = 1 + threshold + spread
+    would_fail = ratio.smaller > (above if is_given else max(limit, above))
+    verdict: Verdict = widened.finding(threshold)
+    reason = ""
+    if verdict in ("slower", "faster") and disturbance:
+        verdict, reason = "cannot tell", disturbance
+    elif verdict == "slower" and (doubt or not would_fail):
+        verdict, reason = "possibly slower" if several else "differs", doubt if would_fail else ""
+    elif verdict == "faster" and several and doubt:
+        verdict, reason = "cannot tell", doubt
+    elif verdict == "faster" and not several and (doubt or max(ratio.median, ratio.minima) >= 2 - limit):
+        verdict = "differs"
+    elif verdict == "unchanged" and not several:
+        verdict = "within"
+    elif verdict == "cannot tell" and not several:
+        reason = "its samples spread too much"
+    ends = (widened.low, widened.high) if several else (math.nan, math.nan)
+    ratio = replace(ratio, low=ends[0], high=ends[1])
+    return replace(line, verdict=verdict, reason=reason, threshold=threshold, ratio=ratio, spread=spread)
 
 
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
     """Judge a line by the pooled batches that alternated between new and old kernel; None without any.
 
-    The line also gets both median times. With fewer than 12 pairs it is "unchanged" or "possibly slower".
+    The line also gets both times: their geometric mean is that of the medians, and their ratio is the median
+    ratio of pairs. With fewer than 12 pairs the interval is unknown, and so is the verdict.
     """
     new, old = interleaved_seconds(rows, rules.scope)
     if not new:
         return None
-    line = replace(line, base_s=median(old), new_s=median(new), runs=(1, len(rows)))
-    made: Interval = interleaved_ratio(new, old)
-    if len(new) < _LEAST_PAIRS:  # neither slower nor faster
-        made = Interval(made.median, math.nan, math.nan)
-    return judge(rules, line, made, 0.0, math.inf)
+    made, threshold, reason = interleaved_ratio(new, old), rules.threshold(line.row), ""
+    ratio = Ratio(made.median, made.low, made.high, made.median)
+    if len(new) < _LEAST_PAIRS:
+        ratio = replace(ratio, low=math.nan, high=math.nan)
+        reason = f"only {counted(len(new), 'pair')} of batches: raise --budget"
+    middle_s, half = math.sqrt(median(old) * median(new)), math.sqrt(ratio.median)
+    return replace(
+        line, verdict=ratio.finding(threshold), reason=reason, threshold=threshold, ratio=ratio,
+        base_s=middle_s / half, new_s=middle_s * half, runs=(1, len(rows)),
+    )  # fmt: skip
 
 
 def device_title(run: Run, row: Row) -> str:

@@ -6,11 +6,12 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import MATH, Row
+from gemmbench.model.row import MATH, Row, exported
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress.compare import FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
 from gemmbench.report.notes import shape
@@ -19,13 +20,16 @@ from gemmbench.stats.rates import problem_fields
 
 STYLES: dict[Verdict, str] = {
     **dict.fromkeys(FAILING, "bold red"),
-    **dict.fromkeys(("possibly slower", *LOST), "yellow"),
+    **dict.fromkeys(("possibly slower", "cannot tell", "differs", *LOST), "yellow"),
     "new": "dim",
+    "within": "",
     "unchanged": "",
     "faster": "green",
 }
+SUMMED_UP: tuple[Verdict, ...] = ("unchanged", "within")  # in a note below a table
 _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
+_USELESS = 2.0  # a smallest slowdown, as a fraction, from which it does not matter how large it is
 _LABEL = 16  # letters of a run's name above a column
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 # Letters that XML 1.0 does not allow, escaped or not.
@@ -34,13 +38,15 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 def to_markdown(comparison: Comparison, every: bool = False) -> str:
     """A comparison in markdown for the summary of a CI job, with the conclusion first."""
-    return f"### gemmbench: {conclusion(comparison)}\n\n{markdown(sheets(comparison, every))}"
+    *tables, last = sheets(comparison, every)
+    rest = replace(last, notes=last.notes[1:])
+    return f"### gemmbench: {conclusion(comparison)}\n\n{markdown([*tables, rest])}"
 
 
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """A table of the changed rows for each device, the host last, then a sheet with only notes.
 
-    It has the conclusion, why rows fail, and at most three remarks. The last remark may count the rest.
+    It has the conclusion first, why rows fail, and at most three remarks. The last remark may count the rest.
     With `every`, the tables have all rows with a ratio, and all remarks appear.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
@@ -55,31 +61,46 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
-    """Build the table of a device: its changed rows with a ratio, the worst first. A note sums up the others.
+    """Build the table of a device: its changed rows with a ratio, the worst first. Notes sum up the others.
 
-    With `every`, unchanged rows are in the table instead, and it has columns for ranges and thresholds.
+    It has a column of intervals if they are known. With `every`, unchanged rows are in the table instead, and
+    it has columns for the ratios of minima between runs and for different thresholds.
     """
     order, typed = list(VERDICTS), _is_typed(comparison)
-    shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
-    shown.sort(key=lambda line: (order.index(line.verdict), -line.ratio.median if line.ratio else 0.0))
-    unchanged = [] if every else [line for line in lines if line.verdict == "unchanged"]
+    shown = [line for line in lines if line.ratio and (every or line.verdict not in SUMMED_UP)]
+    shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
+    has_interval = any(map(interval, shown))
+    has_minima = every and not comparison.rules.interleaved
+    has_thresholds = every and len({line.threshold for line in shown}) > 1
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
         style = STYLES[line.verdict]
-        yield from (Cell(row_name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
+        marks = ("~" if is_uncertain else "" for is_uncertain in line.uncertain)
+        times = zip(marks, (line.base_s, line.new_s), strict=True)
+        yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
-        yield Cell(line.verdict, style=style)
-        if every:
-            yield from (Cell(interval(line)), Cell(units.percent(line.threshold)))
+        yield from [Cell(interval(line), style=style)] if has_interval else []
+        yield Cell(_words(line), style=style)
+        yield from [Cell(change(line.ratio.minima) if line.ratio else "")] if has_minima else []
+        yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
+    more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
+    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []), "result")
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
-        blocks=((*_labels(comparison), "change", "result"), *([("range", "threshold")] if every else [])),
+        blocks=(columns, *([tuple(more)] if more else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
-        notes=(Note("", _unchanged(unchanged, comparison, bool(shown)), "dim"),) if unchanged else (),
+        notes=tuple(
+            Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))
+        ),
         left=frozenset({"result"}),
     )
+
+
+def _size(line: ComparedRow) -> float:
+    """How much a row's time has changed, up or down, as a fraction."""
+    return abs(line.ratio.median - 1) if line.ratio else 0.0
 
 
 def _is_typed(comparison: Comparison) -> bool:
@@ -103,27 +124,55 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
     return (before, after) if usable else ("baseline", "new")
 
 
-def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others: bool) -> str:
-    """Summarise unchanged rows: ``5 rows unchanged (at most 10 % slower), the largest +2.2 % (tiled 64)``.
+def _summed_up(lines: Sequence[ComparedRow], are_more: bool, typed: bool) -> Iterator[str]:
+    """Sum up the rows that are not in a table: ``5 more rows within 10 %, the largest +2.2 % (tiled 64)``."""
+    for verdict in SUMMED_UP:
+        if alike := [line for line in lines if line.verdict == verdict]:
+            rows = counted(len(alike), "more row" if are_more else "row")
+            what = _within(alike) if verdict == "within" else f"{verdict} ({_within(alike)})"
+            largest = max(alike, key=_size)
+            changed = change(largest.ratio.median) if largest.ratio else ""
+            yield f"{rows} {what}, the largest {changed} ({row_name(largest.row, typed)})"
 
-    Several thresholds give a range. The largest ratio is stated: for interleaved rows the median, otherwise
-    the smaller of the ratios of medians and minima.
-    """
+
+def _words(line: ComparedRow) -> str:
+    """The verdict as a reader sees it: ``slower``, ``within 10 %``."""
+    return _within([line]) if line.verdict == "within" else line.verdict
+
+
+def _within(lines: Sequence[ComparedRow]) -> str:
+    """The thresholds of rows: ``within 10 %``, ``within 5 to 10 %``."""
     used = sorted({line.threshold for line in lines})
-    limits = " to ".join(dict.fromkeys(rounded_percent(value) for value in (used[0], used[-1])))
-    interleaved = comparison.rules.interleaved
-    ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
-    largest, line = max(ratios, key=lambda each: each[0])
-    rows = counted(len(lines), "other row" if are_others else "row")
-    largest_change = f"the largest {change(largest)} ({row_name(line.row, _is_typed(comparison))})"
-    return f"{rows} unchanged (at most {limits} slower), {largest_change}"
+    limits = dict.fromkeys(rounded_percent(value) for value in (used[0], used[-1]))
+    return f"within {' to '.join(limits)}".replace(" % to", " to")
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The number of rows with each verdict: ``1 slower, 35 unchanged.``"""
-    counts = comparison.counts
-    texts = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    """The number of rows with each verdict: ``1 slower, 35 within 10 %.``
+
+    If rows are too uncertain, it says which slowdown would have been found in each of them.
+    """
+    groups = by_key((line.verdict, line) for line in comparison.lines)
+    texts = [
+        f"{len(groups[verdict])} {_counted(groups[verdict])}" for verdict in VERDICTS if verdict in groups
+    ]
     return f"{', '.join(texts) or 'No rows'}."
+
+
+def _counted(lines: Sequence[ComparedRow]) -> str:
+    """The common verdict of rows in words."""
+    if lines[0].verdict == "within":
+        return _within(lines)
+    smallest = [line.smallest_slowdown for line in lines]
+    known = [each for each in smallest if each is not None]
+    return lines[0].verdict + (f" ({_would_find(max(known))})" if len(known) == len(lines) else "")
+
+
+def _would_find(slowdown: float) -> str:
+    """What the interval of an unchanged row could show, rounded up: ``a slowdown of 23 % would be found``."""
+    if slowdown > _USELESS:
+        return f"a slowdown of {rounded_percent(_USELESS)} would be missed"
+    return f"a slowdown of {math.ceil(100 * slowdown)} % would be found"
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
@@ -132,13 +181,18 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     The remarks of the comparison follow. More than three rows are only counted, unless `every`. With `every`,
     the rows without a line are counted by reason too.
     """
-    reasons = {"missing": "not in the new run", "new": "not in the baseline"}
+    interleaved = comparison.rules.interleaved
+    reasons = {
+        "missing": "not in the new run",
+        "new": "not in the baseline",
+        "possibly slower": "above the threshold, but not above the limit for failing",
+        "cannot tell": (
+            "stop other programs, or raise --patience"
+            if interleaved
+            else "runs differ too much; use check --against"
+        ),
+    }
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
-    reasons["possibly slower"] = (
-        "the median change is above the threshold, but its range is not, or there are too few pairs"
-        if comparison.rules.interleaved
-        else "medians and minima are above the threshold, but not both above the limit for failing"
-    )
     pairs = [
         ((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines
     ]
@@ -159,10 +213,11 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
 
 
 def change(ratio: float) -> str:
-    """A ratio of times as a change: ``+10.2 %``, ``-3.0 %``; from twice or half on ``x 2.40``."""
-    if ratio >= 2 or ratio <= 0.5:
-        return f"x {units.number(ratio)}" if ratio < 1e6 else "-"
-    return f"{(ratio - 1) * 100:+.1f} %".replace("-0.0", "+0.0")
+    """A ratio of times as a change: ``+10.2 %``, ``-62.3 %``, ``+1,380 %``; ``-`` from a million times on."""
+    if not ratio < 1e6:
+        return "-"
+    percentage = 100 * (ratio - 1)
+    return f"{percentage:+,.{1 if percentage < 99.95 else 0}f} %".replace("-0.0", "+0.0")
 
 
 def rounded_percent(fraction: float) -> str:
@@ -171,11 +226,11 @@ def rounded_percent(fraction: float) -> str:
 
 
 def interval(line: ComparedRow) -> str:
-    """The range of the change: ``+8.1 to +12.3 %``."""
+    """The interval of the change: ``+8.1 to +12.3 %``; "" if it is unknown."""
     if line.ratio is None or math.isnan(line.ratio.low):
         return ""
     low, high = change(line.ratio.low), change(line.ratio.high)
-    return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
+    return f"{low.removesuffix(' %')} to {high}"
 
 
 def time(value: float | None) -> str:
@@ -202,15 +257,17 @@ def row_name(row: Row, typed: bool = True) -> str:
 def sentence(line: ComparedRow) -> str:
     """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``.
 
-    A reason and changed resources follow. Without a ratio: verdict and reason, or what the verdict means.
+    A reason, the smallest slowdown that would be found, and changed resources follow. Without a ratio:
+    verdict and reason, or what the verdict means.
     """
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
-    changes = f"; {clean(line.resources)}" if line.resources and line.verdict != "resources changed" else ""
-    reason = f"; {clean(line.reason)}" if line.reason else ""
-    times = f"{time(line.base_s)} to {time(line.new_s)}"
-    shown = f"{line.verdict}: {change(line.ratio.median)} ({interval(line)})"
-    return f"{shown}, {times}, threshold {units.percent(line.threshold)}{reason}{changes}"
+    smallest = line.smallest_slowdown
+    changes = clean(line.resources) if line.verdict != "resources changed" else ""
+    more = (clean(line.reason), _would_find(smallest) if smallest is not None else "", changes)
+    ends, times = interval(line), f"{time(line.base_s)} to {time(line.new_s)}"
+    shown = f"{_words(line)}: {change(line.ratio.median)}{f' ({ends})' if ends else ''}"
+    return "; ".join(filter(None, (f"{shown}, {times}, threshold {units.percent(line.threshold)}", *more)))
 
 
 def to_json(comparison: Comparison) -> str:
@@ -234,13 +291,15 @@ def _flat(line: ComparedRow) -> dict[str, object]:
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
         **{field: getattr(row, field) for field in identity},
+        "parameters": exported(row.parameters),
         "device": line.device,
         **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
         **{field: getattr(line, field) for field in ("verdict", "reason", "resources")},
         "threshold": line.threshold or None,
         "ratio": ratio.median if ratio else None,
-        **{end: getattr(ratio, end, None) for end in ("low", "high")},
-        **{field: getattr(line, field) for field in ("base_s", "new_s")},
+        **{end: getattr(ratio, end, None) for end in ("low", "high", "minima")},
+        **{field: getattr(line, field) for field in ("spread", "smallest_slowdown", "base_s", "new_s")},
+        **dict(zip(("base_uncertain", "new_uncertain"), line.uncertain, strict=True)),
         **dict(zip(("base_runs", "new_runs"), line.runs, strict=True)),
     }
 
@@ -256,14 +315,15 @@ def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) ->
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """GitHub workflow commands: errors for failing rows, warnings for uncertain and missing rows, a notice.
 
-    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. GitHub shows
-    ten of each level for a step, so the tenth counts the rest. The notice is the conclusion.
+    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. A row that
+    nobody can judge never does. GitHub shows ten of each level for a step, so the tenth counts the rest. The
+    notice is the conclusion.
     """
     errors = _failing_lines(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if line not in errors]
     commands = [
         *_commands("error", errors),
-        *_commands("warning", [line for line in rest if line.lost or line.is_possibly_slower]),
+        *_commands("warning", [line for line in rest if line.lost or line.is_inconclusive]),
         _command("notice", "gemmbench", conclusion(comparison)),
     ]
     return "\n".join(commands) + "\n"
@@ -285,24 +345,28 @@ def _command(level: str, title: str, message: str) -> str:
     return f"::{level} title={title}::{message}"
 
 
-def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+def to_junit(
+    comparison: Comparison, strict: bool = False, missing_fails: bool = False, command: str = "compare"
+) -> str:
     """A JUnit report as XML text, with a test for each row. `strict` and `missing_fails` as for `to_github`.
 
-    Failing rows are failures, unchanged and faster rows pass, all others are skipped.
+    The suite is named after the `command`. A class is a device, without dots, which would separate packages.
+    Failing rows are failures. Rows with a result that is not slower pass, all others are skipped.
     """
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-    suite = TestSuite("gemmbench compare")
+    suite = TestSuite(f"gemmbench {command}")
     suite.add_property("conclusion", _text(conclusion(comparison)))
     failures = _failing_lines(comparison, strict, missing_fails)
     for line in comparison.lines:
-        case = TestCase(_text(row_name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        device = clean(line.device).replace(" | ", ", ").replace(".", "_")
+        case = TestCase(_text(row_name(line.row)), classname=_text(device))
         case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line in failures:
             case.result = [Failure(text, line.verdict)]
-        elif line.verdict not in ("unchanged", "faster"):
+        elif line.is_inconclusive or line.verdict not in ("unchanged", "within", "faster", "differs"):
             case.result = [Skipped(text)]
         else:
             case.system_out = text

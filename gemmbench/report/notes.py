@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, FAILED, NO_CLOCK, Row, Status
+from gemmbench.model.row import ADDS_IN_HALF, CHAIN, FAILED, NO_CLOCK, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.table import Cell, Note
-from gemmbench.stats import rates
+from gemmbench.stats import claims, rates
 
 Where = Callable[[Row], str]  # where a row appears in the table, for example its size "2048"
 
@@ -38,6 +39,7 @@ _GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skip
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
 _MOST = 8  # notes of one sort; the rest is counted
 _FEW_NAMES = 3  # combinations of a grid; more are counted
+_ABOVE_PEAK = 1.005  # of the measured peak: shown as 101 %
 
 
 def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
@@ -60,24 +62,44 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
     return _limited(notes, "more reasons")
 
 
-def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """The note that explains the mark ``~``, if any row has it."""
-    if not any(rates.is_uncertain(run, row) for row in rows):
+def uncertain(run: Run, rows: Iterable[Row], where: Where, scope: str = "") -> list[Note]:
+    """What the mark ``~`` means, the widest range of a rate, and what to do: none without a row that has it.
+
+    The scope is that of the table, by default each row's finest.
+    """
+    rows = [row for row in rows if row.status == "ok"]
+    samples = {id(row): rates.shown_samples(row, scope) if scope else "" for row in rows}
+    unsure = [row for row in rows if rates.is_uncertain(run, row, samples[id(row)])]
+    if not unsure:
         return []
-    return [Note(UNCERTAIN, meaning(run), "yellow")]
-
-
-def meaning(run: Run) -> str:
-    """What the mark ``~`` means, and what to do about it."""
-    percent, budget_s = 100 * rates.UNCERTAIN, run.header.policy.budget_s
-    return (
-        f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
+    slowed = [row for row in unsure if rates.slowed(run, row) > rates.UNCERTAIN]
+    spread = counted(len(unsure) - len(slowed), "row")
+    causes = (
+        f"Other programs slowed {counted(len(slowed), 'row')}: close them." if slowed else "",
+        f"Samples of {spread} spread: raise --budget (now {run.header.policy.budget_s:g} s)."
+        if len(slowed) < len(unsure)
+        else "",
     )
+    meaning = f"uncertain by more than {100 * rates.UNCERTAIN:g} %{_widest(run, unsure, where, scope)}."
+    return [Note(UNCERTAIN, " ".join(filter(None, (meaning, *causes))), "yellow")]
 
 
-def marked(run: Run, row: Row, figure: str) -> str:
-    """A figure with the mark ``~`` in front if the row is uncertain."""
-    return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row) else figure
+def _widest(run: Run, rows: Iterable[Row], where: Where, scope: str) -> str:
+    """The row with the widest range of its rate: ``; widest: cpu-packed at 512, 35.2 to 118 GFLOPS``."""
+    known = [(each, row) for row in rows if (each := claims.evidence(run, row, scope or "kernel"))]
+    if not known:
+        return ""
+    widest, row = max(known, key=lambda pair: pair[0].high / pair[0].low if pair[0].low else math.inf)
+    if not widest.low:
+        return f"; too few samples: {places([row], where)}"
+    divisor, unit = rates.table_unit(row.dtype, [widest.high])
+    low, high = (units.number(end / divisor) for end in (widest.low, widest.high))
+    return f"; widest: {places([row], where)}, {low} to {high} {unit}"
+
+
+def marked(run: Run, row: Row, figure: str, scope: str = "") -> str:
+    """A figure with the mark ``~`` in front if the row is uncertain in a scope, by default the finest."""
+    return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row, scope) else figure
 
 
 def is_ladder(run: Run) -> bool:
@@ -93,11 +115,14 @@ def is_shown(run: Run, rows: Iterable[Row]) -> bool:
     return any(row.status != "unsupported" or row.variant in run.header.named for row in rows)
 
 
-def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+def remarks(
+    run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size", scope: str = ""
+) -> list[Note]:
     """Notes on rows, each with their places: one for each bad status, suspect checks, no verification.
 
-    Different reasons of a status become a hint at -v. Further notes are on a missing kernel clock, rows over
-    budget and the driver's warnings. Arguments as of `failures_by_reason`.
+    Different reasons of a status become a hint at -v. Further notes are on uncertain rows, shares above the
+    peak, a missing kernel clock, rows over budget and the driver's warnings. `scope` is the table's. Other
+    arguments are as of `failures_by_reason`.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -109,9 +134,11 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
         reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in alike)
         reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
         lines.append(Note(WORDS[status], f"{_few(alike, where, every, each)}: {reason}", STYLES[status]))
-    lines += doubts(rows, where, each)
+    lines += [*doubts(rows, where, each), *uncertain(run, rows, where, scope), *_above_peak(run, rows, scope)]
     if any(NO_CLOCK in row.notes for row in rows if row.status == "ok"):
         lines.append(Note("", f"{NO_CLOCK[0].upper()}{NO_CLOCK[1:]}.", "dim"))
+    halves = dict.fromkeys((row.title, note) for row in rows for note in row.notes if ADDS_IN_HALF in note)
+    lines += [Note("", f"{clean(title)} {clean(note)}.", "yellow") for title, note in halves]
     if slow:
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)
@@ -123,6 +150,16 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     return [*lines, *warnings(run, device), *hosts]
 
 
+def _above_peak(run: Run, rows: Iterable[Row], scope: str) -> list[Note]:
+    """The explanation of shares that a table shows as more than 100 % of the peak, if there are any."""
+    shares = (rates.peak_fraction(run, row, scope) for row in rows)
+    if not any(share and share >= _ABOVE_PEAK for share in shares):
+        return []
+    return [
+        Note("", "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again.", "yellow")
+    ]
+
+
 def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
     """Notes that list ok GEMMs with a suspect check and those that were not verified, if there are any."""
     every = len(set(map(where, rows)))
@@ -132,6 +169,19 @@ def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
         for verdict, label in (("suspect", "suspect"), ("none", "not verified"))
         if verdict in checks
     ]
+
+
+def faster_hosts(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """The note on rows that are known to be faster with transfers than in their finest scope, if any are."""
+    rows = tuple(rows)
+    faster = []
+    for row in rows:
+        inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
+        if inner and host and host.low > inner.high:
+            faster.append(row)
+    why = "scopes are timed one after another, and the machine became faster meanwhile"
+    text = _few(faster, where, len(set(map(where, rows))), each)
+    return [Note("host scope faster", f"{text}: {why}", "yellow")] if faster else []
 
 
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
@@ -164,13 +214,14 @@ def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
     return [Note("device scope", _CHAIN, "dim")] if chains else []
 
 
-def figure(run: Run, row: Row | None, rate: float | None, divisor: float, best: bool = False) -> Cell:
-    """A cell with a rate in flop/s over a divisor, the word for a failure, or ``-`` if there is no rate."""
+def figure(run: Run, row: Row | None, scope: str, divisor: float, best: bool = False) -> Cell:
+    """A cell with a rate in a scope over a divisor, the word for a failure, or ``-`` if there is no rate."""
     if row is not None and row.status in FAILED:
         return Cell(WORDS[row.status], style=STYLES[row.status])
+    rate = rates.median_rate(row, scope)
     if row is None or rate is None:
         return Cell("-", style="dim")
-    return Cell(marked(run, row, units.number(rate / divisor)), best)
+    return Cell(marked(run, row, units.number(rate / divisor), rates.shown_samples(row, scope)), best)
 
 
 def noise(row: Row) -> Cell:
@@ -188,7 +239,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
     if all(row.kind != "gemm" for row in rows):
         # "float, width 2" and "float, width 4" are "float, width 2, 4"
         alike = by_key(where(row).rpartition(" ")[::2] for row in rows)
-        return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
+        return "; ".join(f"{words} {', '.join(dict.fromkeys(last))}".strip() for words, last in alike.items())
     groups = by_key((clean(row.title), where(row)) for row in rows)
     by_place = by_key((_at([*dict.fromkeys(labels)], every, each), name) for name, labels in groups.items())
     return "; ".join(f"{', '.join(_counted(names))} at {text}" for text, names in by_place.items())

@@ -18,9 +18,10 @@ from gemmbench.stats import rates
 
 
 class Progress:
-    """A progress bar: cases done, time left, the running case. It appears only on an interactive terminal.
+    """A progress bar, and above it a line for each measured rate. Both need an interactive terminal.
 
-    With `verbose` of 1 or more, it also prints a line for each finished row, on any stderr.
+    The bar shows cases done, time left and the running case. With `verbose` of 1 or more, there is a longer
+    line for each finished row instead, on any stderr.
     """
 
     def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
@@ -47,7 +48,8 @@ class Progress:
     def handle(self, event: Event) -> None:
         """Show an event of a session. `Planned` restarts the bar with another number of cases.
 
-        A finished case advances it if it was planned and measured now. If verbose, its row is also printed.
+        A finished case advances it if it was planned and measured now, and then its figure is printed, except
+        for a tuner's. If verbose, every row is printed.
         """
         if isinstance(event, Planned) and self._bar:
             if self._task is not None:
@@ -59,10 +61,15 @@ class Progress:
         elif isinstance(event, Staged):
             self._update(description=f"{self._label}: {clean(event.stage)}")
         elif isinstance(event, Finished):
-            if event.is_planned and not event.resumed:
+            row, is_new = event.row, event.is_planned and not event.resumed
+            if is_new:
                 self._update(advance=1)
             if self._lines:
-                self._console.print(Text(line(event.row)), soft_wrap=True)
+                text, console = line(row), self._console
+                text = units.wrapped(text, console.width) if console.is_terminal else text
+                console.print(Text(text), soft_wrap=True)
+            elif self._bar and is_new and row.status == "ok" and row.samples and not row.phase:
+                self._console.print(Text(brief_line(row)), soft_wrap=True)
 
     def _update(self, advance: float = 0, **fields: Any) -> None:
         if self._bar and self._task is not None:
@@ -89,11 +96,29 @@ def line(row: Row) -> str:
         label = f"{label} {row.phase} ({listed(row.parameters)})"
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
-    times, noise = rates.summary(row, rates.finest_scope(row) or ""), rates.noise(row)
-    figure = _rate(row, rates.shown_samples(row, "kernel")) or (
-        units.seconds(times.median) if times else "ok"
-    )
-    return f"{label}: {figure}" + ("" if noise is None else f", noise {units.percent(noise)}")
+    noise = rates.noise(row)
+    return f"{label}: {_figure(row)}" + ("" if noise is None else f", noise {units.percent(noise)}")
+
+
+def brief_line(row: Row) -> str:
+    """A measured row in a few words: ``naive 64: 9.97 GFLOPS``, ``flops int width 4: ~88.0 GIOPS, suspect``.
+
+    The type is omitted if it is float. ``~`` marks a wide interval: other rows are not known yet.
+    """
+    label = row_label(row)
+    if row.problem:
+        dtype = "" if row.dtype == "float" else row.dtype
+        label = " ".join(filter(None, (clean(row.title), dtype, clean(row.label), row.problem.size)))
+    noise, verdict = rates.noise(row), row.check.verdict
+    mark = "~" if noise is None or noise > rates.UNCERTAIN else ""
+    return f"{label}: {mark}{_figure(row)}" + ("" if verdict in ("ok", "none") else f", {verdict}")
+
+
+def _figure(row: Row) -> str:
+    """A row's rate with its unit, else its median time, else ``ok``."""
+    times = rates.summary(row, rates.finest_scope(row) or "")
+    rate = _rate(row, rates.shown_samples(row, "kernel"))
+    return rate or (units.seconds(times.median) if times else "ok")
 
 
 def row_label(row: Row) -> str:

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -55,7 +56,7 @@ class Note:
 class Sheet:
     """A table with numbers aligned right, except in the first and the `left` columns.
 
-    Columns that do not fit the terminal go below the others, with the key columns repeated.
+    Columns that do not fit the terminal go below the others, with the key columns that tell rows apart.
     """
 
     heading: tuple[str, ...] = ()  # parts of the first line, joined by commas
@@ -89,13 +90,17 @@ class Sheet:
     def _tables(self, width: int) -> Iterator[RenderableType]:
         """Yield the table as one or several rich tables that fit the width in characters.
 
-        Each has the key columns, and as many other columns as fit. The first column wraps at half the width.
+        Each has key columns, and as many other columns as fit. Further tables have only the first key columns
+        that tell all rows apart. The first column wraps at half the width.
         """
         texts = ((name, *(row[at].plain for row in self.rows)) for at, name in enumerate(self.columns))
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
-        keys = range(len(self.keys))
-        for block in _split_columns(widths, len(keys), width):
+        counts = range(1, len(self.keys) + 1)
+        count = next((c for c in counts if self._differ(c)), len(self.keys))
+        parts = _split_columns(widths, list(map(len, self.blocks)), (len(self.keys), count), width)
+        for number, block in enumerate(parts):
+            keys = range(count if number else len(self.keys))
             gap = 2 if sum(widths[column] + 2 for column in (*keys, *block)) - 2 <= width else 1
             table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
             for column in (*keys, *block):
@@ -112,6 +117,10 @@ class Sheet:
                 table.add_row(*(row[column].rich() for column in (*keys, *block)))
             yield table
 
+    def _differ(self, count: int) -> bool:
+        """Whether the first `count` columns tell all rows apart."""
+        return len({tuple(cell.text for cell in row[:count]) for row in self.rows}) == len(self.rows)
+
 
 class _Trimmed:
     """A text file that removes blanks from the ends of lines, because rich pads tables."""
@@ -127,6 +136,10 @@ class _Trimmed:
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects, without cutting lines that are wider than the terminal: pictures and paths."""
+        super().print(*objects, **{"crop": False, **options})
+
     def on_broken_pipe(self) -> None:
         """Let the caller handle it. Rich would end the process with status 1, which means a wrong result."""
         raise BrokenPipeError
@@ -148,31 +161,39 @@ def stack(sheets: Iterable[RenderableType]) -> RenderableType:
 
 
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
-    """Wrap text to a width in characters. All lines but the first are indented by two."""
-    lines = Text(text, style=style, overflow="fold").wrap(console, max(8, width - 2))
+    """Wrap text at spaces to a width in characters, longer words stay whole. Further lines have an indent."""
+    lines = Text(text, style=style, overflow="ignore").wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
-    return Text("\n  ").join(lines)
+    return Text("\n  ", overflow="ignore", no_wrap=True).join(lines)
 
 
 def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
     return [part for item in items for part in (Text(""), item)][1:]
 
 
-def _split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """Divide columns among tables so that each table fits the width with its `keys` key columns.
+def _split_columns(
+    widths: Sequence[int], blocks: Sequence[int], keys: tuple[int, int], width: int
+) -> list[list[int]]:
+    """Divide columns among tables so that each table fits the width, blocks of columns undivided if they fit.
 
     Returns the column numbers of each table, without key columns. `widths` and `width` are in characters.
+    `blocks` are numbers of columns, `keys` those of key columns in the first table and in further ones.
     """
-    blocks: list[list[int]] = [[]]
-    used = start = sum(widths[:keys]) + keys - 1
-    for column in range(keys, len(widths)):
-        if blocks[-1] and used + widths[column] + 1 > width:
-            blocks.append([])
-            used = start
-        blocks[-1].append(column)
-        used += widths[column] + 1
-    return blocks
+    tables: list[list[int]] = [[]]
+    used, start = (sum(widths[:count]) + count - 1 for count in keys)
+    column = keys[0]
+    for length in blocks:
+        whole = sum(widths[column : column + length]) + length
+        together = used + whole > width and start + whole <= width
+        for at in range(column, column + length):
+            if tables[-1] and (used + widths[at] + 1 > width or (together and at == column)):
+                tables.append([])
+                used = start
+            tables[-1].append(at)
+            used += widths[at] + 1
+        column += length
+    return tables
 
 
 _VERSION = re.compile(r"(\d+\.\d+)[-+.\w]*")  # of a driver; a heading shows its first two numbers
@@ -192,7 +213,8 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     if dtype is None:
         return pieces
     peaks = (
-        f"{dtype} {'tensor core peak' if matrix else 'peak'} {units.rate(top.rate, rates.is_integer(dtype))}"
+        f"{dtype} {'tensor core peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
+        f"{units.rate(top.rate, rates.is_integer(dtype))}"
         for matrix in rates.units_used(run, device, dtype)
         if (top := rates.peak(run, device, dtype, matrix))
     )
@@ -238,7 +260,7 @@ def entry_page(entry: Entry) -> RenderableType:
     card.add_column(overflow="fold")
     for word, text in entry.facts:
         card.add_row(word, Text(text))
-    pictures = (Text(textwrap.indent(each, "  "), overflow="fold") for each in entry.pictures)
+    pictures = (Text(textwrap.indent(each, "  "), no_wrap=True, overflow="ignore") for each in entry.pictures)
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
     return Group(head, Text(entry.idea), Text(""), *_separated([card, *pictures]))
@@ -253,6 +275,30 @@ def finite(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
+
+
+def html(sheets: Iterable[Sheet]) -> str:
+    """Tables as HTML without styles, for notebooks."""
+    return "\n".join(map(_sheet_html, sheets))
+
+
+def _sheet_html(sheet: Sheet) -> str:
+    """One table as HTML: heading, caption, rows, and notes as a list."""
+
+    def cell(name: str, cell: Cell, tag: str = "td") -> str:
+        side = "left" if name in (sheet.columns[0], *sheet.left) else "right"
+        text = escape(cell.plain)
+        return f'<{tag} style="text-align:{side}">{f"<b>{text}</b>" if cell.best else text}</{tag}>'
+
+    lines = [f"<p><b>{escape(', '.join(sheet.heading))}</b></p>"] if sheet.heading else []
+    lines += [f"<p>{escape(sheet.caption)}</p>"] if sheet.caption else []
+    if sheet.rows:
+        lines += ["<table>", f"<tr>{''.join(cell(each, Cell(each), 'th') for each in sheet.columns)}</tr>"]
+        lines += [f"<tr>{''.join(map(cell, sheet.columns, row))}</tr>" for row in sheet.rows]
+        lines += ["</table>"]
+    if sheet.notes:
+        lines += ["<ul>", *(f"<li>{escape(note.line)}</li>" for note in sheet.notes), "</ul>"]
+    return "\n".join(lines)
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:

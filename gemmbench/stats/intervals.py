@@ -7,12 +7,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
 LEAST_SAMPLES = 3  # with fewer the uncertainty of the median is unknown
 _ALIKE = 0.99  # the largest autocorrelation that is used
 _CORRELATED_FROM = 20  # samples, from which their correlation can be estimated
+
+Finding = Literal["slower", "faster", "unchanged", "cannot tell"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,32 @@ class Interval:
 
     def is_below(self, value: float) -> bool:
         return self.high < value
+
+    def over(self, other: Interval) -> Interval:
+        """The ratio to a figure that was measured separately: as wide as both intervals allow."""
+        return Interval(self.median / other.median, self.low / other.high, self.high / other.low)
+
+    def finding(self, threshold: float) -> Finding:
+        """What a ratio of times, new over old, shows: the only rule by which anything is slower or faster.
+
+        The threshold is a fraction, such as 0.1. A row is slower if its whole interval is above
+        1 + threshold, faster if it is below 1 - threshold, and unchanged if it lies between them. Otherwise,
+        and if the ends are unknown (NaN), it cannot be told. A rate r is compared with a rate s by
+        `s.over(r).finding(...)`, the ratio of their times.
+        """
+        if self.is_above(1 + threshold):
+            return "slower"
+        if self.is_below(1 - threshold):
+            return "faster"
+        is_within = self.low >= 1 - threshold and self.high <= 1 + threshold
+        return "unchanged" if is_within else "cannot tell"
+
+    def smallest_slowdown(self, threshold: float) -> float:
+        """The smallest change, as a fraction, that an interval of this relative width shows to be slower.
+
+        NaN if the ends are unknown.
+        """
+        return (1 + threshold) * self.median / self.low - 1
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, listed
-from gemmbench.stats import rates
+from gemmbench.stats import claims, rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,9 @@ def series(
 ) -> tuple[Series, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
-    If a title has several rows of a size, each set of parameters becomes a series, named in its label. Series
-    follow `order` (variants), then the order of the rows; those of the host are last.
+    If a title has several rows of a size, each set of parameters becomes a series, with those that differ in
+    its label; the last row of a size counts. Series follow `order` (variants), then the order of the rows;
+    those of the host are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -118,9 +119,13 @@ def series(
         if len({size_of(row) for row in own_rows}) == len(own_rows):
             result.append(Series(title, variant, device, {size_of(row): row for row in own_rows}))
             continue
+        sets = [row.kernel_parameters for row in own_rows]
+        every = dict.fromkeys(name for each in sets for name in each)
+        differing = [name for name in every if len({each.get(name) for each in sets}) > 1]
         by_parameters: dict[str, dict[int, Row]] = {}
-        for row in own_rows:
-            by_parameters.setdefault(listed(row.kernel_parameters), {})[size_of(row)] = row
+        for row, each in zip(own_rows, sets, strict=True):
+            text = listed({name: each[name] for name in differing if name in each})
+            by_parameters.setdefault(text, {})[size_of(row)] = row
         for parameters, same in by_parameters.items():
             result.append(Series(f"{title} {parameters}".strip(), variant, device, same))
     return tuple(result)
@@ -140,7 +145,8 @@ class Standing:
 
     row: Row  # its fastest, where it ran with several sets of parameters
     rate: rates.Rate | None  # in the scope of the view; the host's own BLAS has only the host scope
-    rank: int | None  # 1 is the fastest; None without a rate in the scope
+    rank: int | None  # 1 is the highest rate; None without a rate in the scope
+    is_fastest: bool  # it is known to be faster than all others
 
 
 def settings(run: Run) -> list[Setting]:
@@ -164,13 +170,20 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
         known = best.get(row.variant)
         if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
             best[row.variant] = (row, rate)
-
-    def is_ranked(row: Row) -> bool:
-        return rates.is_compared(run, setting.device, row, scope)
-
-    order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
+    ranked = {
+        variant: each
+        for variant, (row, _) in best.items()
+        if rates.is_compared(run, setting.device, row, scope) and (each := claims.evidence(run, row, scope))
+    }
+    order = sorted((each.median for each in ranked.values()), reverse=True)
+    fastest = claims.fastest(ranked)
     return {
-        variant: Standing(row, rate, order.index(rate.median) + 1 if rate and is_ranked(row) else None)
+        variant: Standing(
+            row,
+            rate,
+            order.index(ranked[variant].median) + 1 if variant in ranked else None,
+            variant == fastest,
+        )
         for variant, (row, rate) in best.items()
     }
 
@@ -205,18 +218,19 @@ def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
 
 @dataclass(frozen=True)
 class BreakEven:
-    """The smallest size from which a kernel, transfers included, beats the host's BLAS."""
+    """The smallest size from which a kernel, transfers included, is known to beat the host's BLAS."""
 
     kernel: Series
-    size: float | None  # None: not in range
+    size: float | None  # None: it is not known to win at the largest size
     low: float | None  # the interval that the samples' confidence intervals allow; None: open on that side
     high: float | None
     from_start: bool  # it wins from the smallest size measured
+    loses: bool  # it is known to be slower at every size
     lead: float  # how many times the host BLAS's rate it reaches at the largest size
     sizes: tuple[int, ...]  # that both were measured at
 
 
-def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
+def break_evens(run: Run, panel: Panel) -> tuple[BreakEven, ...]:
     """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead.
 
     Kernels that never win come last. Libraries do not count. Empty without a size that both were measured at.
@@ -225,7 +239,7 @@ def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
     if host is None:
         return ()
     kernels = (series for series in panel.series if series.is_kernel)
-    evens = [even for kernel in kernels if (even := _break_even(kernel, host))]
+    evens = [even for kernel in kernels if (even := _break_even(run, kernel, host))]
     return tuple(sorted(evens, key=lambda even: (even.size or math.inf, -even.lead)))
 
 
@@ -250,31 +264,38 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     return math.exp(left + (right - left) * -behind / (ahead - behind))
 
 
-def _break_even(kernel: Series, host: Series) -> BreakEven | None:
-    """From which size on a kernel's host-scope time stays below the host BLAS's; None without a common size.
+def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
+    """From which size on a kernel with transfers is known to beat the host's BLAS; None without common sizes.
 
-    The medians give the size and the 95 % intervals its ends: low in favour of the device, high against it.
+    The medians give the size if it is known to lose at one size and to win from the next on, and no rate of
+    the two sizes is uncertain. Otherwise it is the first size measured from which it is known to win.
     """
-    times = {
-        size: (device_s, host_s)
+    known = {
+        size: (own, other)
         for size in sorted(kernel.rows.keys() & host.rows.keys())
-        if size > 0 and kernel.rows[size].status == host.rows[size].status == "ok"
-        if (device_s := rates.summary(kernel.rows[size], "host"))
-        and (host_s := rates.summary(host.rows[size], "host"))
+        if size > 0
+        if (own := claims.evidence(run, kernel.rows[size], "host"))
+        and (other := claims.evidence(run, host.rows[size], "host"))
     }
-    if not times:
+    if not known:
         return None
+    wins = {size: own.is_above_all([other]) for size, (own, other) in known.items()}
+    loses = {size: other.is_above_all([own]) for size, (own, other) in known.items()}
+    sizes = list(known)
+    start = next((size for at, size in enumerate(sizes) if all(wins[each] for each in sizes[at:])), None)
 
-    def at(device_end: str, host_end: str) -> float | None:
+    def at(own_end: str, other_end: str) -> float | None:
         """The crossing that the given ends of the two intervals result in."""
-        ratios = {
-            size: getattr(host_s, host_end) / getattr(device_s, device_end)
-            for size, (device_s, host_s) in times.items()
-        }
-        return crossing([(size, math.log(ratio)) for size, ratio in ratios.items()])
+        ends = [(s, getattr(own, own_end), getattr(other, other_end)) for s, (own, other) in known.items()]
+        finite = (each for each in ends if all(0 < rate < math.inf for rate in each[1:]))
+        return crossing([(s, math.log(own / other)) for s, own, other in finite])
 
-    size = at("median", "median")
-    device_s, host_s = times[max(times)]
-    low, high = at("low", "high"), at("high", "low")
-    lead = host_s.median / device_s.median
-    return BreakEven(kernel, size, low, high, size == min(times), lead, tuple(times))
+    size: float | None = start
+    before = max((each for each in sizes if start and each < start), default=0)
+    certain = (rate.is_certain for each in (before, start) if each for rate in known[each])
+    if before and loses[before] and all(certain):
+        size = at("median", "median")
+    own, other = known[sizes[-1]]
+    low, high = at("high", "low"), at("low", "high")
+    lead = own.median / other.median
+    return BreakEven(kernel, size, low, high, start == sizes[0], all(loses.values()), lead, tuple(sizes))

@@ -251,18 +251,27 @@ def watts(row: Row) -> float | None:
     return energy.joules * energy.problems / energy.window_s
 
 
-def noise(row: Row) -> float | None:
-    """Noise of the finest scope (half the interval over the median); None if unknown."""
-    scope = finest_scope(row)
-    times = summary(row, scope) if scope else None
+def noise(row: Row, scope: str = "") -> float | None:
+    """Noise of a scope, by default the finest (half the interval over the median); None if unknown."""
+    scope = scope or finest_scope(row) or ""
+    times = summary(row, scope)
     return times.noise if times and math.isfinite(times.noise) else None
 
 
-def is_uncertain(run: Run, row: Row) -> bool:
-    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
-    value = noise(row) if finest_seconds(row) else 0.0
-    is_wide = value is None or value > UNCERTAIN  # it is unknown for one or two samples
-    return is_wide or slowed(run, row) > UNCERTAIN
+def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
+    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile.
+
+    The interval is that of a scope (as in `Row.samples`), by default the finest.
+    """
+    return spread(row, scope) > UNCERTAIN or slowed(run, row) > UNCERTAIN
+
+
+def spread(row: Row, scope: str = "") -> float:
+    """The noise of an ok row's scope, by default the finest: infinite below three samples, 0 without any."""
+    if not finest_seconds(row):
+        return 0.0
+    value = noise(row, scope)
+    return math.inf if value is None else value
 
 
 def slowed(run: Run, row: Row) -> float:
@@ -271,14 +280,17 @@ def slowed(run: Run, row: Row) -> float:
 
 
 def burst_loss(row: Row, best_s: float) -> float:
-    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 for cached rows."""
-    bursts = row.conditions.control_s if row.conditions and not row.measured_utc else ()
+    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 without bursts.
+
+    That of a cached row is high if the machine was slower when it was measured than it is now.
+    """
+    bursts = row.conditions.control_s if row.conditions else ()
     return max(0.0, max(bursts) / best_s - 1) if bursts else 0.0
 
 
 @lru_cache(maxsize=64)
 def _best_burst(run: Run) -> float:
-    return best_burst(run.rows)
+    return best_burst((run.whole or run).rows)
 
 
 def best_burst(rows: Iterable[Row]) -> float:

@@ -21,7 +21,7 @@ from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.measure.machine import cpu_driver_variables
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, usable_cores
+from gemmbench.model.device import DeviceFacts, usable_cores
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
@@ -50,8 +50,8 @@ class _Cache(Generic[_T]):
 
     name: ClassVar[str]  # of the sort's folder
     kind: ClassVar[Any]  # of file
-    unread: ClassVar[str]  # "kept peaks cannot be read, so that they are measured again"
-    unwritten: ClassVar[str]  # "peaks are not kept for the next run"
+    unread: ClassVar[str]  # "cannot read cached peaks, so they are measured again"
+    unwritten: ClassVar[str]  # "cannot cache peaks for the next run"
 
     def __init__(self, folder: Path | None = None) -> None:
         """Open nothing yet. A folder is for tests; by default it is the user's own."""
@@ -134,8 +134,8 @@ class CachedPeaks(_Cache[Row]):
 
     name = "peaks"
     kind = _File[Row]
-    unread = "kept peaks cannot be read, so that they are measured again"
-    unwritten = "peaks are not kept for the next run"
+    unread = "cannot read cached peaks, so they are measured again"
+    unwritten = "cannot cache peaks for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
         """Return the plan with cached rows in place of peak and bandwidth cases, which are not measured then.
@@ -157,26 +157,31 @@ class CachedPeaks(_Cache[Row]):
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Write the verified peaks and bandwidths that this run measured itself to the cache, by device.
 
-        Resumed and uncertain rows are excluded, and a slower rate never replaces a cached one of the same
-        sources. Nothing is written if other programs used 0.3 cores before the run, or a GEMM exceeded 1.02
-        of its peak. `now` is the time to record, by default the current one. A write error adds a note.
+        Resumed rows are excluded, and a slower rate never replaces a cached one of the same sources.
+        Uncertain rows are cached with their mark, because otherwise every run on a noisy machine would
+        measure again. If a GEMM exceeds 1.02 of a device's peak, this run's peaks leave the cache instead,
+        and the next run measures them. `now` is the time to record, by default the current one. A write
+        error adds a note.
         """
-        fractions = (rates.peak_fraction(run, row, "kernel") for row in run.rows if not rates.on_host(row))
-        if run.header.host.busy >= BUSY_CORES or any((each or 0.0) > _ABOVE for each in fractions):
-            return
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for index, device in enumerate(run.header.devices):
-            fresh = [
-                replace(row, device=0, measured_utc=moment)
-                for row in run.rows
-                if row.device == index and row.kind in _PEAKS and row.status == "ok"
-                if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if row.key not in resumed and not rates.is_uncertain(run, row)
-            ]
-            cached = self._usable_rows(device)
-            fresh = [row for row in fresh if not _is_slower(row, cached.get(row.key))]
-            if fresh:
-                self._write(device, {**cached, **{row.key: row for row in fresh}}.values())
+            own = [row for row in run.rows if row.device == index]
+            kept = cached = self._usable_rows(device)
+            kernels = (row for row in own if not rates.on_host(row))
+            if any((rates.peak_fraction(run, row, "kernel") or 0.0) > _ABOVE for row in kernels):
+                refuted = {replace(row, device=0).key for row in own if row.kind == "peak"}
+                kept = {key: row for key, row in cached.items() if key not in refuted}
+            else:
+                fresh = [
+                    replace(row, device=0, measured_utc=moment)
+                    for row in own
+                    if row.kind in _PEAKS and row.status == "ok" and row.check.verdict == "ok"
+                    if row.source and not row.measured_utc and row.key not in resumed
+                ]
+                better = {row.key: row for row in fresh if not _is_slower(row, cached.get(row.key))}
+                kept = {**cached, **better}
+            if kept != cached:
+                self._write(device, kept.values())
 
     def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """Return the usable cached rows of a device by key, without rows above the theoretical peak.
@@ -227,8 +232,8 @@ class TunedPresets(_Cache[Preset]):
 
     name = "tuned"
     kind = _File[Preset]
-    unread = "tuned presets cannot be read, so that the shipped ones serve"
-    unwritten = "the tuned preset is not kept"
+    unread = "cannot read tuned presets, so the shipped ones are used"
+    unwritten = "cannot save the tuned preset"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
         """Return the tuned parameters for a variant and data type, with a note on when they were tuned.
@@ -244,7 +249,7 @@ class TunedPresets(_Cache[Preset]):
                 sizes = ", ".join(problem.shape for problem in preset.problems)
                 gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
                 when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-                where = f"kept in {self.path(device)}; --no-tuned takes the shipped one"
+                where = f"saved in {self.path(device)}; --no-tuned uses the shipped one"
                 return Tuned(parameters, f"preset: tuned {when}, {where}")
         return None
 
@@ -253,15 +258,13 @@ class TunedPresets(_Cache[Preset]):
         others = (other for other in self._rows(device) if other.purpose != preset.purpose)
         return self._write(device, (*others, preset))
 
-    def forget(
-        self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
-    ) -> tuple[Preset, ...]:
-        """Delete the tuned presets with one of these variants and data types, and return them.
+    def forget(self, device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
+        """Delete the tuned presets of a variant (None: of every one) and these types, and return them.
 
         If the file cannot be written, a note says so, and the presets are returned anyway.
         """
         rows = self._rows(device)
-        deleted = tuple(each for each in rows if each.variant in variants and each.dtype in dtypes)
+        deleted = tuple(each for each in rows if variant in (None, each.variant) and each.dtype in dtypes)
         if deleted:
             self._write(device, (each for each in rows if each not in deleted))
         return deleted

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmbench import UsageError, __version__
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import Event, Finished, Plan, Policy
+from gemmbench.model.case import Event, Finished, Plan, Policy, Skip
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
@@ -96,6 +96,8 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
         if ladder and not ladder.remeasure:
             plan = peaks.fill(plan, devices)
+        if ladder and not ladder.draws_roofline:  # a bandwidth costs nothing if it is cached
+            plan = tuple(step for step in plan if isinstance(step, Skip) or step.kind != "bandwidth")
         header = header_of(devices, host, options.policy, command_line(options), options.command)
         if ladder:
             more = ladder.more_kernels(devices, plan)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gemmbench.model import units
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines
+from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import intervals
@@ -74,6 +74,10 @@ class Result:
     overall: Interval | None  # speedup over the shipped preset at all problems of the search
     comparisons: tuple[FinalComparison, ...]
     fault: Row | None = None  # a failed row of the winner, alternating with the shipped preset
+    again: tuple[Attempt, ...] = ()  # those of the best few that have a rate again, the fastest first
+
+    def __repr__(self) -> str:
+        return f"<Result: {counted(len(self.attempts), 'configuration')}, winner {self.winner}>"
 
     @property
     def default(self) -> Attempt | None:
@@ -81,8 +85,7 @@ class Result:
 
     @property
     def ranked(self) -> tuple[Attempt, ...]:
-        rated = [attempt for attempt in self.attempts if attempt.rate is not None]
-        return tuple(sorted(rated, key=lambda attempt: -(attempt.rate or 0)))
+        return _ranked(self.attempts)
 
     @property
     def failed(self) -> tuple[Attempt, ...]:
@@ -113,10 +116,9 @@ def result(run: Run) -> Result:
     finals = _last_finals(run.rows)
     rounds = [row for row in finals if row.phase != FINALIST]
     searched = tuple(dict.fromkeys(row.problem for row in tried[0].rows if row.problem)) if tried else ()
-    heat = [each for each in _by_parameters(row for row in finals if row.phase == FINALIST) if each.rate]
-    best = max(heat, key=lambda each: each.rate or 0, default=None)
-    if best is None or best.parameters == tried[0].parameters:
-        return Result(tried, None, bool(finals), None, ())
+    again = _ranked(_by_parameters(row for row in finals if row.phase == FINALIST))
+    if not again or again[0].parameters == tried[0].parameters:
+        return Result(tried, None, bool(finals), None, (), again=again)
     speedups: dict[Problem, Interval | None] = {}
     comparisons = []
     speedup: Interval | None
@@ -137,7 +139,12 @@ def result(run: Run) -> Result:
         entrants = min(FINALISTS, sum(each.rate is not None for each in tried))
         finished = counts[FINALIST] == entrants * len(searched)
     fault = next((row for row in rounds if row.status in FAILED), None)
-    return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
+    return Result(tried, again[0].parameters, finished, overall, tuple(comparisons), fault, again)
+
+
+def _ranked(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    """The attempts that have a rate, the fastest first."""
+    return tuple(sorted((each for each in attempts if each.rate), key=lambda each: -(each.rate or 0)))
 
 
 def median_s(row: Row) -> float | None:
@@ -190,7 +197,7 @@ def sheets(run: Run, top: int = TOP) -> list[Sheet]:
     tables = [_ranking(run, first, outcome, top)]
     if outcome.comparisons:
         tables.append(_finals(outcome))
-    notes = [*_failures(outcome), Note("", _verdict(outcome), "bold"), *_losses(outcome)]
+    notes = [*_failures(outcome), *_reversal(outcome), Note("", _verdict(outcome), "bold"), *_losses(outcome)]
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
@@ -209,7 +216,8 @@ def preset_line(key: str, parameters: Parameters, is_toml: bool = False) -> str:
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
     """Build the table of the `top` configurations, fastest first, and of the shipped preset if it was timed.
 
-    `first` is the run's first row. The rate is the geometric mean over the sizes in the device scope.
+    `first` is the run's first row. The rate is the geometric mean over the sizes in the device scope. The
+    second rate of the best few decides.
     """
     shipped = outcome.default
     base = shipped.rate if shipped else None
@@ -219,11 +227,19 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
     names = tuple(dict.fromkeys(name for attempt in outcome.attempts for name in attempt.parameters))
     sizes = dict.fromkeys(row.problem for attempt in outcome.attempts for row in attempt.rows if row.problem)
     ranks = {id(attempt): rank for rank, attempt in enumerate(outcome.ranked, 1)}
+    best = (outcome.again or outcome.ranked)[0].parameters if outcome.ranked else {}
+    again = [(each.parameters, each.rate or 0) for each in outcome.again]
+
+    def second(attempt: Attempt) -> Cell:
+        rate = next((rate for parameters, rate in again if parameters == attempt.parameters), None)
+        return Cell(units.gflops(rate), best=attempt.parameters == best) if rate else Cell("-", style="dim")
+
     rows = tuple(
         (
             Cell(_SHIPPED if attempt is shipped else str(ranks[id(attempt)])),
-            Cell(units.gflops(attempt.rate or 0), best=ranks[id(attempt)] == 1),
+            Cell(units.gflops(attempt.rate or 0), best=not again and attempt.parameters == best),
             Cell(units.number((attempt.rate or 0) / base) if base else "-"),
+            *([second(attempt)] if again else []),
             *(_parameter(attempt, name) for name in names),
         )
         for attempt in shown
@@ -234,7 +250,7 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
         heading=heading(run, first.device),
         caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, {unit} on the device{mean}",
         keys=("",),
-        blocks=((unit, f"x {_SHIPPED}"), names),
+        blocks=((unit, f"x {_SHIPPED}", *(["again"] if again else [])), names),
         rows=rows,
     )
 
@@ -279,12 +295,25 @@ def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
         result = Cell("faster", style="green")
     elif comparison.speedup.is_below(1):
         result = Cell("slower", style="red")
-    speed = Cell(f"{units.ratio(comparison.speedup.median)} x")
+    speed = Cell(f"{units.number(comparison.speedup.median)} x")
     return size, speed, Cell(_interval(comparison.speedup)), result
 
 
 def _interval(speedup: Interval) -> str:
-    return f"{units.ratio(speedup.low)} to {units.ratio(speedup.high)}"
+    return f"{units.number(speedup.low)} to {units.number(speedup.high)}"
+
+
+def _reversal(outcome: Result) -> list[Note]:
+    """A note if another configuration was the fastest when the best few were timed again."""
+    if not outcome.again or outcome.again[0].parameters == outcome.ranked[0].parameters:
+        return []
+    numbers = {
+        id(attempt): "the shipped preset" if attempt is outcome.default else f"number {rank}"
+        for rank, attempt in enumerate(outcome.ranked, 1)
+    }
+    fastest = next(each for each in outcome.ranked if each.parameters == outcome.again[0].parameters)
+    names = numbers[id(fastest)], numbers[id(outcome.ranked[0])]
+    return [Note("", f"Timed again, {names[0]} was faster than {names[1]}, the best of the search.")]
 
 
 def _verdict(outcome: Result) -> str:
@@ -309,7 +338,7 @@ def _verdict(outcome: Result) -> str:
         return f"The shipped preset stays: it cannot be compared, because {why}"
     if outcome.overall is None:
         return "The shipped preset stays: it and the best found gave no pair of times."
-    how = f"{units.ratio(outcome.overall.median)} times as fast ({_interval(outcome.overall)})"
+    how = f"{units.number(outcome.overall.median)} times as fast ({_interval(outcome.overall)})"
     if outcome.is_kept:
         return f"The winner is saved: {how} as the shipped preset."
     what = "slower" if outcome.overall.is_below(1) else "not clearly faster"
@@ -322,5 +351,5 @@ def _losses(outcome: Result) -> list[Note]:
     if not lost or not outcome.is_kept:
         return []
     ratios = ((each.problem.shape, each.speedup.median) for each in lost if each.speedup)
-    where = ", ".join(f"{shape} ({units.ratio(ratio)})" for shape, ratio in ratios)
+    where = ", ".join(f"{shape} ({units.number(ratio)})" for shape, ratio in ratios)
     return [Note("", f"Slower at {where}. `gemmbench tune --forget` restores the shipped preset.", "yellow")]

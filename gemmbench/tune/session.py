@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import tempfile
 import threading
 import time
@@ -163,10 +164,10 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
         yield worker, chosen[0], host
 
 
-def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
+def forget(device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
     """Delete presets saved for a device, and return them. Raises `UsageError` if that is impossible."""
     store = TunedPresets()
-    gone = store.forget(device, variants, dtypes)
+    gone = store.forget(device, variant, dtypes)
     if store.notes:
         raise UsageError(store.notes[0])
     return gone
@@ -264,24 +265,24 @@ class Tuner:
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
-        overhead_s = (
-            sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
-        )
-        plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
+        # The median, because the shipped preset has a longer look than the others.
+        overhead_s = statistics.median(self.attempts_s or [0.0]) / len(task.problems)
+        left_s = max(self.search_end - self.clock(), 0.0) + rules.finals_s(task.budget_s)
+        plan = rules.finals(left_s, task.time_limit_s, task.problems, expected_s, overhead_s)
         self.listen(Planned((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
-                self._retime(problem, parameters, facts.FINALIST, plan.policy)
+                self._retime(problem, parameters, facts.FINALIST, plan.policies[problem])
         winner = facts.result(self.cache.run()).winner
         if winner is None or not shipped.rate:
             return
         problems = (*task.problems, *plan.others)
-        policy, count = plan.policy, rules.ROUNDS * len(problems)
-        both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
-        self.listen(Planned(count))
+        self.listen(Planned(rules.ROUNDS * len(problems)))
         for number in range(1, rules.ROUNDS + 1):
             for problem in problems:
+                policy = plan.policies[problem]
+                both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
                 self._retime(problem, winner, facts.round_phase(number), both, shipped.parameters)
         for problem in plan.left_out:
             step = self._case(problem, winner, facts.round_phase(1))

@@ -51,7 +51,7 @@ class Space:
 class Finals:
     """How the best few are timed again."""
 
-    policy: Policy
+    policies: Mapping[Gemm, Policy]  # by problem
     others: tuple[Gemm, ...]  # problems besides those of the search
     left_out: tuple[Gemm, ...]  # other problems for which there is no time
 
@@ -152,32 +152,37 @@ def shares_s(budget_s: float) -> tuple[float, float]:
     return search_s * _SAMPLE_SHARE, search_s
 
 
+def finals_s(budget_s: float) -> float:
+    """Seconds of the budget that are for the finals, in addition to what the search leaves."""
+    return budget_s * _FINALS_SHARE
+
+
 def finals(
-    budget_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
+    share_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
 ) -> Finals:
-    """Plan the finals within 30 % of the whole budget: sampling time, and other problems that fit.
+    """Plan the finals within `share_s` seconds: sampling time, and other problems that fit.
 
     The shipped preset takes `default_s` seconds for the first problem. A row takes `overhead_s` seconds
     besides its samples. Other problems are added in order while they fit; the rest is in `left_out`.
     """
-    share_s = _FINALS_SHARE * budget_s
     one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}
 
-    def cost(chosen: Sequence[Gemm], sampling_s: float) -> float:
-        rows = {p: 2 * ROUNDS + (FINALISTS + 1) * (p in problems) for p in chosen}
-        return sum(rows[p] * (overhead_s + max(sampling_s, _least_s(_FAR * one_s[p]))) for p in chosen)
+    least_s = {p: max(_SHORT, _least_s(_FAR * each_s)) for p, each_s in one_s.items()}
+    rows = {p: 2 * ROUNDS + (FINALISTS + 1) * (p in problems) for p in one_s}
+
+    def cost(chosen: Sequence[Gemm]) -> float:
+        return sum(rows[p] * (overhead_s + least_s[p]) for p in chosen)
 
     chosen = [*problems]
     for problem in other_problems(problems):
-        if cost([*chosen, problem], _SHORT) <= share_s:
+        if cost([*chosen, problem]) <= share_s:
             chosen.append(problem)
-    spare_s = share_s - cost(chosen, 0.0)
-    rows = (FINALISTS + 1) * len(problems) + 2 * ROUNDS * len(chosen)
-    longest = max(_least_s(_FAR * one_s[p]) for p in chosen)
-    sampling_s = max(min(_FULL, spare_s / rows), _SHORT, longest)
+    spare_s = (share_s - cost(chosen)) / sum(rows[p] for p in chosen)
+    sampling_s = {p: max(min(_FULL, least_s[p] + spare_s), least_s[p]) for p in chosen}
     others = tuple(chosen[len(problems) :])
     left_out = tuple(p for p in other_problems(problems) if p not in others)
-    return Finals(Policy(budget_s=sampling_s, time_limit_s=time_limit_s + sampling_s), others, left_out)
+    policies = {p: Policy(budget_s=s, time_limit_s=time_limit_s + s) for p, s in sampling_s.items()}
+    return Finals(policies, others, left_out)
 
 
 Configuration = dict[str, int]

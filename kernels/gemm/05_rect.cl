@@ -45,9 +45,9 @@ void rect(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(C, m, ldc)
 #endif
 #ifdef TRANS_B
-    __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN + 1]; /* written to columns: a bank each */
+    __local REAL At[BK][BM] __attribute__((aligned(4 * sizeof(REAL)))), Bt[BK][BN + 1]; /* written to columns: a bank each */
 #else
-    __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN];
+    __local REAL At[BK][BM] __attribute__((aligned(4 * sizeof(REAL)))), Bt[BK][BN];
 #endif
     const int x = get_local_id(0), y = get_local_id(1), item = y * BN + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;

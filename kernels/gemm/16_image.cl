@@ -24,7 +24,12 @@
  * item of 8 rows would mostly repeat the last one: image_4x1 makes one row. */
 #include "common.clh"
 
-#if defined(REAL_half)
+#if defined(REAL_half) && !defined(cl_khr_fp16) /* of NVIDIA's driver, which has no read_imageh */
+static inline half4 to_half(float4 v) { return (half4)((half)v.s0, (half)v.s1, (half)v.s2, (half)v.s3); }
+static inline float4 to_float(half4 v) { return (float4)((float)v.s0, (float)v.s1, (float)v.s2, (float)v.s3); }
+#define READ(image, x, y) to_half(read_imagef(image, (int2)(x, y)))
+#define WRITE(image, x, y, pixel) write_imagef(image, (int2)(x, y), to_float(pixel))
+#elif defined(REAL_half)
 #define READ(image, x, y) read_imageh(image, (int2)(x, y))
 #define WRITE(image, x, y, pixel) write_imageh(image, (int2)(x, y), pixel)
 #elif defined(REAL_float)

@@ -4,6 +4,7 @@
  *    PATTERN_GROUP   0 1 0 1   0 1 | 2 3 2 3   2 3   a work-group owns a piece and moves on together in it
  *    PATTERN_ITEM    0 0 0 | 1 1 1 | 2 2 2 | 3 3 3   a work-item owns a piece
  *    PATTERN_STREAMS 0 - 0 - 0 - | 1 - 1 - 1 -       the same, taken in UNROLL places at once
+ *    PATTERN_ONCE    0 1 0 1 | 2 3 2 3 | 4 5 4 5     each work-item takes UNROLL vectors and is done: no loop
  *
  * Memory as rows of vectors, numbered by the work-item that takes each. A GPU wants neighbours to read
  * neighbouring addresses, a CPU wants each core to read its own piece from end to end, and some CPUs more than
@@ -23,7 +24,11 @@
 /* Declares where this work-item starts (i) and its piece ends. In a round it takes UNROLL vectors, `apart` from
  * each other, and goes on by `onward`, as long as the last of them is before `last`; then it leaves out `skip`
  * and takes what remains, one by one, `step` apart. */
-#if defined(PATTERN_GRID)
+#if defined(PATTERN_ONCE) /* as many work-items as there is work, in whole groups */
+#define WALK                                                                                                 \
+    const uint step = 0, apart = get_local_size(0), onward = 0, skip = 0;                                    \
+    uint i = get_group_id(0) * UNROLL * apart + get_local_id(0);
+#elif defined(PATTERN_GRID)
 #define WALK                                                                                                 \
     const uint step = get_global_size(0), end = count;                                                       \
     uint i = get_global_id(0);                                                                               \
@@ -48,15 +53,24 @@
     const uint skip = last - begin - apart;
 #endif
 #else
-#error "one of PATTERN_GRID, PATTERN_GROUP, PATTERN_ITEM, PATTERN_STREAMS must be defined"
+#error "one of PATTERN_ONCE, PATTERN_GRID, PATTERN_GROUP, PATTERN_ITEM, PATTERN_STREAMS must be defined"
 #endif
 
 #define EACH for (int u = 0; u < UNROLL; u++)
+#ifdef PATTERN_ONCE
+#define MANY (int once = 1; once; once = 0)
+#define REST (; 0;)
+#else
 #define MANY (; i + (UNROLL - 1) * apart < last; i += onward)
 #define REST (i += skip; i < end; i += step)
+#endif
 
+#define SELDOM 0x9E3779B9u
+
+/* A work-item without a loop reads too little to store its sum each time. It stores one sum in 2^32, so that no load
+ * can be left out. Where the result is checked, `slots` words collect all sums; they are 0 before. */
 __kernel void global_read(__global const VECTOR *restrict data, __global uint *restrict sums,
-                          uint first, uint count)
+                          uint first, uint count, uint slots)
 {
     WALK
     data += first;
@@ -72,7 +86,15 @@ __kernel void global_read(__global const VECTOR *restrict data, __global uint *r
     BITS total = 0;
     #pragma unroll
     EACH total += sum[u];
-    sums[get_global_id(0)] = add_lanes(total);
+    const uint all = add_lanes(total);
+#ifdef PATTERN_ONCE
+    if (slots)
+        atomic_add(sums + get_global_id(0) % slots, all);
+    else if (all == SELDOM)
+        sums[0] = all;
+#else
+    sums[get_global_id(0)] = all;
+#endif
 }
 
 #define KNUTH 2654435761u

@@ -14,6 +14,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench.pages import Wanted, report_html
+from tests import fake_runs as fake
 from tests.browser.chromium import Page, program
 from tests.report_runs import HOSTILE, hostile
 
@@ -80,6 +81,29 @@ def test_only_tables_scroll_sideways(page: Page, three: Path) -> None:
     wide = "[...document.querySelectorAll('*')].filter(each => each.scrollWidth > each.clientWidth + 1"
     wide += " && each.clientWidth && getComputedStyle(each).overflowX === 'auto').map(each => each.className)"
     assert set(page.run(wide)) == {"scroll"}
+    page.size(1600)
+
+
+@pytest.mark.parametrize(("width", "where"), [(1200, "main"), (400, "#summary")])
+def test_no_column_is_cut(page: Page, three: Path, tmp_path: Path, width: int, where: str) -> None:
+    """On a window of 1200 px in no table, on a telephone in none of the summary."""
+    files = {"three": three}
+    for name, run in {
+        "square": fake.fake_square(),
+        "many": fake.fake_many(),
+        "peak": fake.fake_peak(),
+    }.items():
+        files[name] = tmp_path / f"{name}.html"
+        files[name].write_text(report_html([run]), encoding="utf-8")
+    page.size(width)
+    for name, file in files.items():
+        page.open(file)
+        tables = f"[...document.querySelectorAll('{where} .scroll')].filter(each => each.clientWidth)"
+        cut = page.run(
+            f"{tables}.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.innerText)"
+        )
+        assert cut == [], name
+        assert page.run(f"{tables}.length") > 0
     page.size(1600)
 
 
@@ -177,7 +201,7 @@ def test_the_page_fits_and_its_words_can_be_read(page: Page, three: Path, width:
     page.colours("light")
 
 
-def test_a_screen_reader_is_told_everything(page: Page, three: Path) -> None:
+def test_a_screen_reader_reads_everything(page: Page, three: Path) -> None:
     page.open(three)
     nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
 

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import types
+import xml.etree.ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,17 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 import gemmbench as gb
+from gemmbench import api
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import COUNT, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import TuneOptions
-from gemmbench.regress.check import AAReport
+from gemmbench.regress.check import AAReport, aa_sheets
 from gemmbench.regress.compare import Comparison
+from gemmbench.regress.results import conclusion
 from gemmbench.report.progress import Progress
+from gemmbench.report.table import html
+from tests import fake_runs as fake
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_errors import GOLDEN, LONG, files  # noqa: F401  a fixture
 
@@ -85,7 +91,7 @@ def test_bad_input_is_the_command_lines_sentence(name: str) -> None:
             continue
         command, sentence, *_ = line.splitlines()
         words = shlex.split(command.replace("LONG", LONG))
-        sentence = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", sentence).replace("LONG", LONG)
+        sentence = re.sub(r"\. See gemmbench \S+ --help\.$", "", sentence).replace("LONG", LONG)
         with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
             function(words[0])(**keywords(words))
         said = " ".join(str(error.value).split()).rstrip(".").replace(f"{Path.cwd()}/", "")
@@ -245,6 +251,54 @@ def test_plot(tmp_path: Path) -> None:
         run.plot(tmp_path / "out.svg", kind="nonsense")
     with pytest.raises(gb.UsageError, match=r"a chart is a \.png"):
         run.plot("out.gif")
+
+
+def test_a_chart_without_a_path_is_shown_in_the_notebook(tmp_path: Path) -> None:
+    run = gb.square(**QUICK)
+    chart = run.plot(kind="host-device")
+    run.plot(tmp_path / "out.png", kind="host-device")
+    assert chart is not None
+    assert chart._repr_png_() == (tmp_path / "out.png").read_bytes()
+    assert len(repr(chart)) < 100
+    default = run.plot()
+    assert default is not None
+    assert default._repr_png_() not in (b"", chart._repr_png_())
+    with pytest.raises(gb.UsageError, match="unknown kind of chart 'nonsense'; there are"):
+        run.plot(kind="nonsense")
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the tables in a piece of HTML, which must be well-formed."""
+    root = xml.etree.ElementTree.fromstring(f"<div>{text}</div>")
+    return [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")]
+
+
+def test_a_notebook_shows_short_texts_and_tables(tmp_path: Path) -> None:
+    run = gb.square(**QUICK, baseline="none", save=tmp_path / "run.jsonl")
+    head, *lines = cells(run._repr_html_())
+    assert head[1:3] == ["8", "16"]
+    assert [line[0] for line in lines] == ["tiled", "naive"]
+    assert repr(run) == f"<gemmbench.Run square: {len(run.rows)} ok; {run.header.devices[0].title}>"
+    compared = gb.compare(gb.load(tmp_path / "run.jsonl"), gb.square(**QUICK, baseline="none"))
+    assert repr(compared) == f"<gemmbench.Comparison: {conclusion(compared)}>"
+    assert conclusion(compared) in compared._repr_html_()
+    listed = gb.devices()
+    assert [line[1] for line in cells(listed._repr_html_())[1:]] == [device.name for device in listed]
+    assert all(device.driver in repr(device) for device in listed)
+    repeated = gb.check(run, aa=2, quiet=True)
+    assert isinstance(repeated, AAReport)
+    assert repeated._repr_html_() == html(aa_sheets(repeated)) != ""
+    result = gb.tune(kernel="tiled", sizes=64, budget=2, cache=tmp_path / "cache.jsonl", quiet=True)
+    for shown in (run, compared, listed[0], repeated, result):
+        assert len(repr(shown)) < 200
+        assert "\n" not in repr(shown)
+
+
+def test_html_of_hostile_names_is_text() -> None:
+    run = api._shown(fake.ALL["troubled"]())
+    assert cells(run._repr_html_())
+    assert "<script" not in run._repr_html_()
+    assert cells(api._shown(replace(run, rows=()))._repr_html_()) == []
 
 
 def test_devices(call: Call) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,9 +89,7 @@ def test_workloads_of_a_file(
     assert len(load("run.jsonl").rows) == 6
 
 
-def test_a_crash_is_told_by_the_name_of_its_shape(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_names_its_shape(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 96 sigsegv; naive 384 wrong")
     path = tmp_path / "run.jsonl"
     words = ("workloads", "--set", "alexnet", "--kernel", "naive,tiled", "--save", str(path))
@@ -152,13 +151,13 @@ def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch
         text = text.replace(row.source, "")  # which changes with every kernel
     if form == "json":
         rounded = json.loads(text, parse_float=lambda figure: float(f"{float(figure):.12g}"))
-        text = json.dumps(rounded[-2:], indent=1)
+        text = json.dumps(rounded[4:6], indent=1)  # before the peaks
     golden(f"command-show-{form}.txt", text)
 
 
 def test_show_json_has_the_fields_of_the_contract(call: Call, tmp_path: Path) -> None:
     path = str(tmp_path / "run.jsonl")
-    call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--save", path)
+    call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--bandwidth", "--save", path)
     rows = json.loads(call("show", path, "--format", "json").stdout)
     fields = [
         "kind",
@@ -239,6 +238,12 @@ def test_sizes(words: str, sizes: set[int], call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     call("square", "--kernel", "naive", "--no-peak", "--save", str(path), *words.split())
     assert {row.problem.m for row in load(path).rows if row.problem} == sizes
+
+
+def test_a_dry_run_counts_results_that_are_probably_over_budget(call: Call) -> None:
+    words = ("square", "--sizes", "64,16384", "--kernel", "naive,tiled", "--device", "0", "--dry-run")
+    assert re.search(r"\d+ results, about \d+ (s|min), 3 probably over budget$", call(*words).stdout.rstrip())
+    assert "budget" not in call(*words, "--budget", "1000").stdout.splitlines()[-1]
 
 
 def test_a_dry_run_measures_and_writes_nothing(

@@ -172,9 +172,11 @@ def test_nothing_compared_draws_nothing(call: Call) -> None:
     assert not Path("c.png").exists()
 
 
-def test_verbose_shows_the_unchanged_rows(call: Call) -> None:
-    assert "  unchanged" not in call("compare", "base1.jsonl", "same.jsonl").stdout
-    assert "  unchanged" in call("compare", "base1.jsonl", "same.jsonl", "-v").stdout
+def test_verbose_shows_the_rows_that_have_not_changed(call: Call) -> None:
+    files = ["base1.jsonl", "base2.jsonl", "same.jsonl"]
+    for result, words in (("within 10 %", [files[0], files[2]]), ("unchanged", files)):
+        assert f"  {result}" not in call("compare", *words).stdout
+        assert f"  {result}" in call("compare", *words, "-v").stdout
 
 
 def test_a_threshold_that_fits_no_row_is_reported(call: Call) -> None:

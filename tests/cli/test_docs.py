@@ -112,3 +112,13 @@ def test_rates_on_a_page_are_generated_or_called_notes(page: str) -> None:
 
 def test_rates_are_found() -> None:
     assert all(RATES.search(text) for text in ("53.0 TFLOPS", "95 GFLOPS in float", "7.3 TB/s", "128 TOPS"))
+
+
+@pytest.mark.parametrize(
+    "path", ["ci.md", "ci/github-actions.yml", "ci/gitlab-ci.yml", "ci/reframe/gemmbench_check.py"]
+)
+def test_the_baselines_of_recipes_have_no_probes_that_a_check_could_fail_for(path: str) -> None:
+    text = " ".join((ROOT / "docs" / path).read_text(encoding="utf-8").split())
+    commands = re.findall(r"gemmbench square [^`#]*?--save (?:once|base)\.jsonl", text)
+    assert commands
+    assert all(" --no-peak " in command for command in commands)

@@ -221,7 +221,7 @@ def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 2
 
 
-def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
+def test_an_unsupported_type_has_rows_and_others_are_measured(call: Call) -> None:
     result = call("square", "--device", "pocl", "--dtype", "float,half", *QUICK)
     assert result.exit_code == 0
     assert "not supported" in result.stdout

@@ -69,6 +69,17 @@ def test_out_has_what_is_printed_and_what_python_gives(form: str, call: Call) ->
     assert sorted(files()) == ["out", "out2", "run.jsonl"]
 
 
+def test_every_batch_is_an_entry_on_request(call: Call) -> None:
+    words = ("show", "run.jsonl", "--format", "google-benchmark")
+    brief, long = (json.loads(call(*words, *more).stdout)["benchmarks"] for more in ((), ("--repetitions",)))
+    assert {each["run_name"] for each in brief} == {each["run_name"] for each in long}
+    assert len(long) > 10 * len(brief) > 0
+    run = gb.load("run.jsonl")
+    assert json.loads(run.text("google-benchmark", repetitions=True))["benchmarks"] == long
+    run.export("out", "google-benchmark", repetitions=True)
+    assert json.loads(Path("out").read_text(encoding="utf-8"))["benchmarks"] == long
+
+
 def test_a_measuring_command_prints_them_and_counts_what_is_left_out(call: Call) -> None:
     words = ("peak", "--types", "float,half", "--device", "pocl", "--format", "google-benchmark")
     done = call(*words)
@@ -89,7 +100,16 @@ REFUSED = {
     "over its run":       ("show run.jsonl -o run.jsonl",            "--out run.jsonl would replace run"),
     "no folder":          ("show run.jsonl --format csv -o no/r.csv", "cannot write no/r.csv: no such file"),
     "a folder":           ("show run.jsonl --format csv --out .",    "cannot write .: is a directory"),
+    "batches of a table": ("show run.jsonl --repetitions",           "--format google-benchmark, not table"),
+    "batches in CSV":     ("show run.jsonl --repetitions --format csv", "--format google-benchmark, not csv"),
+    "a schema's batches": ("show --repetitions --schema row",        "--schema takes no FILE"),
     "schema of a file":   ("show run.jsonl --schema row",            "--schema takes no FILE"),
+    "schema and sizes":   ("show --schema row --sizes 8",            "--schema takes no FILE"),
+    "other kernel":       ("show run.jsonl --kernel cpu-packed",     "--kernel cpu-packed was not measured"),
+    "unknown kernel":     ("show run.jsonl --kernel nothing",        "--kernel nothing was not measured"),
+    "no kernel":          ("show run.jsonl --kernel ,",              "--kernel ',' was not measured"),
+    "other size":         ("show run.jsonl --sizes 7",               "--sizes 7 was not measured; there"),
+    "no size":            ("show run.jsonl --sizes many",            "--sizes takes whole numbers"),
     "unknown schema":     ("show --schema rows",                     "'rows' is not one of"),
 }
 # fmt: on
@@ -111,6 +131,8 @@ def test_python_refuses_the_same() -> None:
     run = gb.load("run.jsonl")
     with pytest.raises(gb.UsageError, match="unknown format 'parquet'; there are json, csv"):
         run.text("parquet")
+    with pytest.raises(gb.UsageError, match="--repetitions needs --format google-benchmark, not csv"):
+        run.text("csv", repetitions=True)
     with pytest.raises(gb.UsageError, match="unknown format"):
         run.export("out", "parquet")
     with pytest.raises(gb.UsageError, match=r"would replace run\.jsonl"):

@@ -92,7 +92,7 @@ def test_own_kernels_join_those_that_are_named() -> None:
         build(TuneOptions, {"kernel": "tiled", "kernel_files": ["mine.cl"]})
 
 
-def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, mine: Path) -> None:
+def test_a_saved_run_needs_no_file_and_detects_a_changed_kernel(call: Call, mine: Path) -> None:
     one = {"kernels": "tiled,mine", "baseline": "none", "peak": False, "budget": 0.01}
     run = gb.square(sizes="16", kernel_files=["mine.cl"], save="a.jsonl", **one)
     assert [row.get("own") for row in run.records()] == [None, "mine.cl"]
@@ -109,7 +109,7 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
     assert "#882255" in Path("a.svg").read_text()
     checked = call("check", "a.jsonl")
     assert checked.exit_code == 2
-    assert "mine is a kernel of your own: --kernel-file mine.cl brings it" in checked.stderr
+    assert "mine is your own kernel: pass --kernel-file mine.cl" in checked.stderr
 
     mine.write_text(was.replace("p += TS", "p = p + TS"))
     with pytest.raises(gb.UsageError, match="of other kernel sources than today's"):
@@ -218,12 +218,19 @@ def test_no_output_replaces_a_kernel(call: Call, mine: Path, words: tuple[str, .
     assert not Path("mine.toml").exists()
 
 
+def test_tune_forgets_them_without_their_file(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "TS=32 1.5")
+    assert "The winner is saved" in flat(call("tune", *MINE, "--sizes", "64", "--budget", "5").stdout)
+    assert call("tune", "--forget").stdout == "Forgot mine float: TS=32\n"
+    assert call("tune", "--forget", *MINE).stdout.startswith("Nothing is saved for this in ")
+
+
 def test_kernels_lists_and_describes_them(call: Call) -> None:
     listed = call("kernels", *MINE).stdout
     assert listed.index("own kernels") < listed.index("libraries")
     described = flat(call("kernels", *MINE, "--describe", "mine").stdout)
     assert "1. multiply: mine.cl mine" in described
-    assert "it takes no alpha, beta" in described
+    assert "it does not support alpha, beta" in described
 
 
 def test_the_api_writes_a_kernel_to_start_from(mine: Path) -> None:

@@ -61,7 +61,7 @@ def test_all_measures_every_probe_there_is(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--only memory --all", "--only chooses families and --all takes every one of them: choose one"),
+        ("--only memory --all", "--only and --all cannot be combined"),
         ("--only memroy", "unknown family 'memroy'; did you mean memory?"),
         ("--only ,", "no family is given; there are compute, memory, transfer, latency"),
         ("--only memory --types float", "--types is for the compute family, which --only leaves out"),
@@ -106,11 +106,14 @@ def test_describe_explains_each(name: str, call: Call, monkeypatch: pytest.Monke
     result = call("peak", "--describe", name)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(f"{name}  ")
-    assert max(map(len, result.stdout.splitlines())) <= 60  # a drawing may stay wider than the terminal
+    card = result.stdout.partition("\n  ")[0]  # the kernels' comments are not wrapped
+    assert max(map(len, card.splitlines())) <= 40
 
 
 def test_describe_shows_the_picture(call: Call) -> None:
     assert "PATTERN_GRID    0 1 2 3 | 0 1 2 3" in call("peak", "--describe", "global-copy").stdout
+    text = call("peak", "--describe", "flops").stdout
+    assert "(x*a+b)*a+b -> ...            one multiplication and one addition a step and lane," in text
 
 
 # --- kept peaks ---------------------------------------------------------------------------------------------
@@ -119,8 +122,9 @@ def test_describe_shows_the_picture(call: Call) -> None:
 @pytest.mark.usefixtures("sourced")
 def test_a_sweep_takes_the_peaks_that_an_earlier_run_has_kept(call: Call, tmp_path: Path) -> None:
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    fresh = call(*SQUARE, "--save", str(first)).stdout
-    assert "  global-read float width 16: cached\n  global-copy" in call(*SQUARE, "--dry-run").stdout
+    fresh = call(*SQUARE, "--bandwidth", "--save", str(first)).stdout
+    cached = "  flops float width 16: cached\n  global-read float width 16: cached\n  global-copy"
+    assert cached in call(*SQUARE, "--dry-run").stdout
     kept = call(*SQUARE, "--save", str(second)).stdout
     assert kept == fresh  # the same rates and fraction
     assert " s earlier " in call("show", "-v", str(second)).stdout
@@ -133,8 +137,59 @@ def test_a_sweep_takes_the_peaks_that_an_earlier_run_has_kept(call: Call, tmp_pa
     assert call("show", str(second)).stdout == kept
 
 
+def kinds(path: Path) -> list[str]:
+    return [row.kind for row in load(path).rows]
+
+
+SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive", "--baseline", "none", "--device", "0")
+
+
 @pytest.mark.usefixtures("sourced")
-def test_remeasure_measures_anew_and_keeps_that(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "is_measured"),
+    [
+        ((*SWEEP,), False),
+        ((*SWEEP, "--remeasure"), False),
+        ((*SWEEP, "--plot", "c.svg"), False),  # of throughput
+        ((*SQUARE, "--plot", "c.svg"), True),  # a single point: its default chart is the roofline
+        ((*SWEEP, "--report", "r.html"), True),
+        ((*SWEEP, "--bandwidth"), True),
+        (("gemm", "-m", "8", "--kernel", "naive", "--device", "0"), False),
+        (("gemm", "-m", "8", "--kernel", "naive", "--device", "0", "--bandwidth"), True),
+    ],
+)
+def test_the_bandwidth_is_measured_only_where_it_is_shown(
+    words: tuple[str, ...], is_measured: bool, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(*words, "--save", "run.jsonl").exit_code == 0
+    assert ("bandwidth" in kinds(Path("run.jsonl"))) == is_measured
+
+
+@pytest.mark.usefixtures("sourced")
+def test_kernels_are_measured_before_the_peaks(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    call(*SWEEP, "--dtype", "float,double", "--bandwidth", "--save", str(path))
+    assert list(dict.fromkeys(kinds(path))) == ["gemm", "peak", "bandwidth"]
+    assert kinds(path)[:4] == ["gemm"] * 4
+
+
+def test_bandwidth_needs_no_peak(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    call(*SQUARE, "--no-peak", "--bandwidth", "--save", str(path))
+    assert kinds(path) == ["gemm", "bandwidth", "bandwidth"]
+
+
+@pytest.mark.usefixtures("sourced")
+def test_a_sweep_uses_the_bandwidth_that_peak_all_has_cached(call: Call, tmp_path: Path) -> None:
+    call("peak", "--all", "--device", "0", "-q")
+    path = tmp_path / "run.jsonl"
+    call(*SWEEP, "--save", str(path))
+    assert kinds(path).count("bandwidth") == 2
+
+
+@pytest.mark.usefixtures("sourced")
+def test_remeasure_measures_again_and_caches_the_result(call: Call, tmp_path: Path) -> None:
     call(*SQUARE)
     path = tmp_path / "run.jsonl"
     call(*SQUARE, "--remeasure", "--save", str(path))
@@ -167,6 +222,6 @@ def test_a_cache_that_cannot_be_used_costs_a_note(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     result = call(*SQUARE)
     assert result.exit_code == 0
-    assert result.stderr.startswith("peaks are not kept for the next run: ")
+    assert result.stderr.startswith("cannot cache peaks for the next run: ")
     assert "naive" in result.stdout
     assert call(*SQUARE, "-q").stderr == ""

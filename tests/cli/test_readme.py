@@ -127,7 +127,7 @@ def test_every_command_is_understood(
         words.append("--dry-run")
     result = call(*words)
     if any(word.startswith("driver:") for word in words):  # which is opened, and is none
-        assert "has no such device" in result.stderr
+        assert "does not have the device" in result.stderr
         return
     assert result.exit_code == 0, result.output
 

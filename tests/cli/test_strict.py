@@ -30,9 +30,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runs = repetitions(load(H200))
     save("base.jsonl", with_registers(runs[0], 64))
-    save("new.jsonl", with_registers(runs[5], 64))
+    save("new.jsonl", with_registers(runs[6], 64))
     save("spilled.jsonl", with_registers(runs[5], 128))
-    save("slow.jsonl", again(0, {("register", 2048): 1.3}, noise=0, run=runs[5]))
+    save("slow.jsonl", again(0, {("register", 2048): 1.3}, noise=0, run=runs[6]))
+    save("uncertain.jsonl", runs[5])
 
 
 def test_a_row_that_is_possibly_slower_is_not_green(call: Call) -> None:
@@ -40,7 +41,15 @@ def test_a_row_that_is_possibly_slower_is_not_green(call: Call) -> None:
     assert call("compare", "base.jsonl", "slow.jsonl").exit_code == 0
     strict = call("compare", "base.jsonl", "slow.jsonl", "--strict", "--format", "github")
     assert strict.exit_code == EXIT_INCONCLUSIVE
-    assert "::error title=gemmbench%3A register float 2048::possibly slower: +30" in strict.stdout
+    assert "::error title=gemmbench%3A register float 2048::differs: +30" in strict.stdout
+
+
+def test_what_nobody_can_tell_is_a_warning_and_not_green(call: Call) -> None:
+    assert call("compare", "base.jsonl", "uncertain.jsonl").exit_code == 0
+    strict = call("compare", "base.jsonl", "uncertain.jsonl", "--strict", "--format", "github")
+    assert strict.exit_code == EXIT_INCONCLUSIVE
+    assert "::warning title=gemmbench%3A nv-async float 256::cannot tell: +7.1 %25" in strict.stdout
+    assert "::error" not in strict.stdout
 
 
 def test_resources_fail_where_that_is_asked_for(call: Call) -> None:

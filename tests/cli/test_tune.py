@@ -44,7 +44,7 @@ def test_without_a_home_folder_a_note_says_that_the_winner_is_not_kept(
     monkeypatch.setattr("gemmbench.suite.cached.subfolder", homeless)
     done = call(*TUNE, "--cache", str(tmp_path / "t.jsonl"))
     assert done.exit_code == 0
-    assert "the tuned preset is not kept: there is no home folder" in flat(done.stderr)
+    assert "cannot save the tuned preset: there is no home folder" in flat(done.stderr)
     assert "every command uses it" not in done.stderr
 
 
@@ -65,7 +65,7 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     (row,) = [row for row in load(saved).rows if row.variant == "register"]
     assert row.parameters == result(load(path)).winner
     assert "register at 64: preset: tuned 20" in flat(tuned.stdout)
-    assert "--no-tuned takes the shipped one" in flat(tuned.stdout)
+    assert "--no-tuned uses the shipped one" in flat(tuned.stdout)
     assert "tuned" not in call(*square, "--no-tuned").stdout
     assert "tuned" not in call(*square, "--param", "BK=32").stdout  # the user's own start from the shipped
     gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-v")
@@ -93,9 +93,7 @@ def test_a_file_of_presets_that_cannot_be_read_is_replaced(call: Call) -> None:
     path.write_text("{")
     refused = call("tune", "--forget")
     assert refused.exit_code == 2
-    assert refused.stderr.startswith(
-        "gemmbench: tuned presets cannot be read, so that the shipped ones serve: "
-    )
+    assert refused.stderr.startswith("gemmbench: cannot read tuned presets, so the shipped ones are used: ")
     assert path.read_text() == "{"
     done = call(*TUNE)
     assert f"Saved in {path}; every command" in done.stderr

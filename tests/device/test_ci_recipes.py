@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 import yaml
-from junitparser import JUnitXml
+from junitparser import Failure, JUnitXml
 
 from gemmbench import __version__
 from gemmbench.model import kernel_files
@@ -50,7 +51,7 @@ def here(command: str) -> str:
     devices = sorted(all_devices(), key=lambda device: device.type != "cpu")
     assert devices, "no OpenCL device was found"
     if "--against" in command:
-        command = command.replace("'5 %'", "'900 %'")
+        command = command.replace("'5 %'", "'900 %' --patience 0")
     command = command.replace("--sizes 256,512", "--sizes 16 --budget 0.1")
     return re.sub(r"--device (pocl|nvidia)\b", f"--device {devices[0].index}", command)
 
@@ -152,23 +153,21 @@ def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
     return status, printed
 
 
-def again_where_noise_hides_it(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
-    """As `run`; once or twice more where the gate says that the machine was too busy to tell."""
-    for _ in range(2):
-        status, printed = run(folder, scripts)
-        if status != 3:
-            return status, printed
-        for left in ("base.jsonl", "job.md", "stubs/gemmbench"):
-            (folder / left).unlink(missing_ok=True)
-    return run(folder, scripts)
+@pytest.mark.parametrize(
+    ("server", "broken", "is_new"),
+    [("github", False, False), ("github", False, True), ("gitlab", True, False), ("gitlab", False, True)],
+)
+def test_my_kernels(server: str, broken: bool, is_new: bool, tmp_path: Path) -> None:
+    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says.
 
-
-@pytest.mark.parametrize(("server", "broken"), [("github", False), ("gitlab", True)])
-def test_my_kernels(server: str, broken: bool, tmp_path: Path) -> None:
-    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says."""
+    New: the change adds the kernel.
+    """
     for folder in ("kernels", "before/kernels"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "mine.cl").write_text(MINE, encoding="utf-8")
+        (tmp_path / folder / "part.h").write_text("#define PART 1\n", encoding="utf-8")
+        (tmp_path / folder / "mine.cl").write_text(f'{MINE}#include "part.h"\n', encoding="utf-8")
+    if is_new:
+        shutil.rmtree(tmp_path / "before" / "kernels")
     if broken:
         (tmp_path / "kernels" / "mine.cl").write_text(MINE.replace("= sum;", "= sum + 1;"), encoding="utf-8")
     judge(server, "my-kernels", tmp_path, "mine" if broken else "", "broken")
@@ -189,10 +188,11 @@ def test_my_machine(server: str, broken: bool, measured: Run, tmp_path: Path) ->
 
 def judge(server: str, job: str, folder: Path, gone: str, verdict: str) -> None:
     """Run a job: it passes, or fails for a row of the kernel named, which has this verdict."""
-    status, printed = again_where_noise_hides_it(folder, SERVERS[server](job))
+    status, printed = run(folder, SERVERS[server](job))
     assert status == bool(gone), printed
     cases = [case for suite in JUnitXml.fromfile(str(folder / "report.xml")) for case in suite]
-    assert {case.name.split()[0] for case in cases if not case.is_passed} == ({gone} if gone else set())
+    failed = {case.name.split()[0] for case in cases if any(isinstance(r, Failure) for r in case.result)}
+    assert failed == ({gone} if gone else set())
     summary = (folder / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith("### gemmbench: ")
     assert (f"1 {verdict}" in summary.splitlines()[0]) == bool(gone), summary
@@ -208,13 +208,14 @@ def test_kernels_are_compared_with_their_old_versions(measured: Run, tmp_path: P
     """gemmbench's own, of a folder; whether slower ones fail, test_check.py says."""
     (tmp_path / "bench").mkdir()
     save(str(tmp_path / "bench" / "base.jsonl"), measured)
-    words = f"bench/base.jsonl --against '{kernel_files.folder()}' --threshold '900 %'"
+    words = f"bench/base.jsonl --against '{kernel_files.folder()}' --threshold '900 %' --patience 0"
     gate = [(f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {words}", False)]
-    status, printed = again_where_noise_hides_it(tmp_path, gate)
+    status, printed = run(tmp_path, gate)
     assert status == 0, printed
     assert all(row.former for row in load(tmp_path / "new.jsonl").rows)
     summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
-    assert summary.startswith("### gemmbench: 2 unchanged.\n")
+    assert summary.startswith("### gemmbench: ")
+    assert re.search("^### .*(2|1 cannot tell.*1) unchanged|^### .*2 cannot tell", summary), summary
 
 
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
@@ -294,7 +295,7 @@ def test_the_shell_recipe_names_both_uses() -> None:
     )
 
 
-def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
+def reframe(folder: Path, base: Run, *options: str, within: dict[str, str] | None = None) -> tuple[int, str]:
     """Run the ReFrame check on every node that the local scheduler has: this one."""
     (folder / "bench").mkdir()
     save(str(folder / "bench" / "base.jsonl"), base)
@@ -307,7 +308,7 @@ def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
         ],
         cwd=folder,
         env={
-            **environment(folder),
+            **(within or environment(folder)),
             "GEMMBENCH_BASE": "bench/base.jsonl",
             "HOME": str(folder),
             "TMPDIR": str(folder),
@@ -318,9 +319,7 @@ def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_reframe_passes_with_a_variable_for_every_row_and_the_tolerance_of_its_scatter(
-    measured: Run, tmp_path: Path
-) -> None:
+def test_reframe_passes_with_a_variable_for_every_row(measured: Run, tmp_path: Path) -> None:
     rows = [scaled(row, SCALE) for row in measured.rows if row.variant != "naive"]
     again = [scaled(row, 1.1) if row.variant == "tiled" else row for row in rows]  # as of `check --aa`
 
@@ -328,26 +327,26 @@ def test_reframe_passes_with_a_variable_for_every_row_and_the_tolerance_of_its_s
 
     assert status == 0, printed
     assert "Ran 1/1 test case(s)" in printed
-    found = re.findall(r"^P: (\S+): \S+ GFLOP/s \(r:\S+, l:-(\S+), u:None\)", printed, re.MULTILINE)
-    tolerances = {name: float(tolerance) for name, tolerance in found}
-    assert tolerances == {
-        "tiled_float_16": pytest.approx(3 * 0.0674, rel=0.01),  # ln 1.1 over the square root of 2
-        "numpy_float_16": 0.05,
-    }
+    found = re.findall(r"^P: (\S+): \S+ GFLOP/s \(r:\S+, l:None, u:None\)", printed, re.MULTILINE)
+    assert set(found) == {"tiled_float_16", "numpy_float_16"}
 
 
 def test_reframe_fails_for_a_slower_row(measured: Run, tmp_path: Path) -> None:
-    rows = tuple(scaled(row, 1 / SCALE) for row in measured.rows if row.variant != "naive")
-    status, printed = reframe(tmp_path, replace(measured, rows=rows))
+    """A busy machine excuses every row, so the verdict of one is changed in what `gemmbench check` writes."""
+    within = environment(tmp_path)
+    (tmp_path / "stubs" / "gemmbench").unlink()
+    edit = '[ ! -f check.json ] || sed -i \'0,/"verdict": ".*"/s//"verdict": "slower"/\' check.json\n'
+    program(tmp_path / "stubs" / "gemmbench", f'"{BIN}/gemmbench" "$@"\nstatus=$?\n{edit}exit $status\n')
+    status, printed = reframe(tmp_path, measured, within=within)
     assert status == 1
-    assert "failed to meet reference" in printed
+    assert "naive float 16: slower" in printed, printed
 
 
 def test_reframe_fails_for_a_row_that_could_not_run(measured: Run, tmp_path: Path) -> None:
     rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in measured.rows]
     status, printed = reframe(tmp_path, replace(measured, rows=tuple(rows)))
     assert status == 1
-    assert re.search(r"gone_float_16: unsupported this gemmbench has no kernel gone", printed)
+    assert re.search(r"gone float 16: missing unsupported: this version has no kernel gone", printed), printed
 
 
 def test_reframe_without_a_base_says_so(measured: Run, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -90,10 +91,11 @@ def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
         assert exact_error(made, problem, bind) == "", problem
 
 
-def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts, ops: str) -> None:
     """At the size of the exact test that each run begins with."""
     made = executor(device)
-    problem = edge_problem("float", CLBLAST.launches.edge({}))
+    problem = edge_problem("float", CLBLAST.launches.edge({}), ops)
     assert exact_error(made, problem, partial(made.bind, CLBLAST, {}, {})) == ""
 
 
@@ -188,17 +190,17 @@ def test_it_takes_no_empty_matrix(device: DeviceFacts, shape: tuple[int, int, in
         measured(device, Gemm(*shape, beta=1.0))
     assert (caught.value.status, caught.value.reason) == (
         "unsupported",
-        "CLBlast takes no matrix without elements",
+        "CLBlast does not support empty matrices",
     )
 
 
 def test_a_call_that_it_refuses_says_its_status(device: DeviceFacts) -> None:
-    """Rows shorter than the matrix are wide: its own check."""
+    """Columns shorter than the matrix is high, of the operand that it calls B: its own check."""
     made, problem = executor(device), Gemm(8, 8, 8)
     buffers = {name: made.runtime.buffer(1024) for name in ("A", "B", "C")}
     (call,) = made.bind(CLBLAST, {}, {}, problem, Layout(4, 8, 8), buffers)
     with pytest.raises(
-        NotMeasuredError, match=r"CLBlast answers with status -1016: see clblast_c\.h"
+        NotMeasuredError, match=r"CLBlast answers with status -1015: see clblast_c\.h"
     ) as caught:
         call.enqueue(made.runtime.queue)
     assert caught.value.status == "failed"
@@ -272,6 +274,7 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
     monkeypatch.setattr(opencl, "opened", lambda *_: library)
     monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
     call = prepared(Clblast(), Gemm(2, 2, 2, batch=batch))
+    received.clear()  # questions about temporary buffers
 
     def forbidden(*_: object) -> object:
         raise AssertionError("made while the clock runs")
@@ -284,6 +287,92 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
         call.enqueue(SimpleNamespace(int_ptr=4))
     assert len(received) == 2
     assert all(first is second for first, second in zip(*received, strict=True))
+
+
+class Recording:
+    """A library that records each product, and needs `bytes_of` an order for its temporary buffer."""
+
+    def __init__(self, bytes_of: Mapping[int, int], lacks: str = "") -> None:
+        self._bytes_of, self._lacks = bytes_of, lacks
+        self.calls = list[tuple[str, tuple[Any, ...]]]()
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("CLBlast") or name == self._lacks:
+            raise AttributeError(name)
+
+        def call(*arguments: Any) -> int:
+            plain = tuple(getattr(argument, "value", argument) for argument in arguments)
+            if name.endswith("TempBufferSize"):
+                arguments[-1]._obj.value = self._bytes_of[plain[0]]
+            else:
+                self.calls.append((name, plain))
+            return 0
+
+        return call
+
+
+ROW_MAJOR, COLUMN_MAJOR, NO, YES = 101, 102, 111, 112
+TN = Gemm(5, 6, 7, alpha=2.0, beta=0.5, trans_a=True)  # A is 7 x 5, B is 7 x 6
+
+
+@pytest.mark.parametrize(
+    ("bytes_of", "lacks", "expected"),
+    [
+        ({ROW_MAJOR: 8, COLUMN_MAJOR: 4}, "", COLUMN_MAJOR),
+        ({ROW_MAJOR: 0, COLUMN_MAJOR: 0}, "", COLUMN_MAJOR),
+        ({ROW_MAJOR: 4, COLUMN_MAJOR: 8}, "", ROW_MAJOR),
+        ({ROW_MAJOR: 4, COLUMN_MAJOR: 8}, "CLBlastSGemmTempBufferSize", COLUMN_MAJOR),
+    ],
+)
+def test_the_call_is_in_the_order_that_copies_less(
+    monkeypatch: pytest.MonkeyPatch, bytes_of: dict[int, int], lacks: str, expected: int
+) -> None:
+    """Column-major, the operands and m and n change places: C^T = op(B)^T op(A)^T."""
+    library = Recording(bytes_of, lacks)
+    monkeypatch.setattr(opencl, "opened", lambda *_: library)
+    monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
+    prepared(Clblast(), TN).enqueue(SimpleNamespace(int_ptr=4))
+    ((name, arguments),) = library.calls
+    a, b, c = (1, 0, 5), (2, 0, 6), (3, 0, 6)  # buffer, offset, leading dimension
+    sides = {
+        ROW_MAJOR: (ROW_MAJOR, YES, NO, 5, 6, 7, 2.0, *a, *b, 0.5, *c),
+        COLUMN_MAJOR: (COLUMN_MAJOR, NO, YES, 6, 5, 7, 2.0, *b, *a, 0.5, *c),
+    }
+    assert (name, arguments[:-2]) == ("CLBlastSgemm", sides[expected])
+
+
+def test_strides_of_a_batch_follow_their_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Recording({ROW_MAJOR: 8, COLUMN_MAJOR: 4})
+    monkeypatch.setattr(opencl, "opened", lambda *_: library)
+    monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
+    prepared(Clblast(), replace(TN, batch=3)).enqueue(SimpleNamespace(int_ptr=4))
+    ((name, arguments),) = library.calls
+    assert name == "CLBlastSgemmStridedBatched"
+    b, a, c = (2, 0, 6, 42), (1, 0, 5, 35), (3, 0, 6, 30)
+    assert arguments[:-2] == (COLUMN_MAJOR, NO, YES, 6, 5, 7, 2.0, *b, *a, 0.5, *c, 3)
+
+
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_no_order_of_a_large_product_copies_less_than_the_one_called(device: DeviceFacts, ops: str) -> None:
+    made = executor(device)
+    edge = 1536  # above the limit of the single kernel
+    problem = Gemm(edge, 2 * edge, edge, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
+    buffers = {name: made.runtime.buffer(8 * edge * edge) for name in "ABC"}
+    (call,) = made.bind(CLBLAST, {}, {}, problem, Layout.tight(problem), buffers)
+    order, op_a, op_b, m, n, k = call.arguments[:6]
+    lds = [call.arguments[index] for index in (9, 12, 16)]
+    queue = ctypes.byref(ctypes.c_void_p(made.runtime.queue.int_ptr))
+    size, zero = ctypes.c_size_t(), ctypes.c_size_t(0)
+    bytes_of = {}
+    for each, sides in {
+        order: (op_a, op_b, m, n, k, zero, lds[0], zero, lds[1]),
+        ROW_MAJOR + COLUMN_MAJOR - order: (op_b, op_a, n, m, k, zero, lds[1], zero, lds[0]),
+    }.items():
+        ask = made._library._library.CLBlastSGemmTempBufferSize
+        assert ask(each, *sides, zero, lds[2], queue, ctypes.byref(size)) == 0
+        bytes_of[each] = size.value
+    assert min(bytes_of.values()) == bytes_of[order]
+    assert len(set(bytes_of.values())) == 2
 
 
 @pytest.mark.parametrize(

@@ -431,7 +431,7 @@ def in_turn(
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_a_kernel_is_timed_in_turn_with_its_former_self(
+def test_a_kernel_is_interleaved_with_its_old_version(
     device: DeviceFacts, tmp_path: Path, beta: float, memory: str
 ) -> None:
     row = in_turn(device, tmp_path / "kernels", "/*", "/* as it was\n *", beta, memory)
@@ -454,7 +454,7 @@ def test_a_kernel_is_timed_in_turn_with_its_former_self(
         ("__kernel void naive(", "__kernel void naive(const int more, ", ""),
     ],
 )
-def test_a_former_self_that_is_wrong_is_nothing_to_hold_a_kernel_against(
+def test_a_wrong_old_kernel_is_not_compared_with(
     device: DeviceFacts, tmp_path: Path, old: str, new: str, reason: str
 ) -> None:
     with pytest.raises(NotMeasuredError) as caught:
@@ -465,7 +465,7 @@ def test_a_former_self_that_is_wrong_is_nothing_to_hold_a_kernel_against(
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
-def test_a_former_self_that_writes_nothing_at_this_size_is_caught(
+def test_an_old_kernel_that_writes_nothing_at_this_size_is_caught(
     device: DeviceFacts, tmp_path: Path, memory: str
 ) -> None:
     """C holds the present kernel's answer by then."""
@@ -475,7 +475,7 @@ def test_a_former_self_that_writes_nothing_at_this_size_is_caught(
     assert caught.value.status == "unsupported"
 
 
-def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
+def test_a_wrong_kernel_is_wrong_whatever_the_old_kernel_is(
     device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At this size alone, so that it passes the exact test."""
@@ -493,7 +493,7 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     assert row.status == "wrong"
 
 
-def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: Path) -> None:
+def test_a_missing_old_kernel_is_reported(device: DeviceFacts, tmp_path: Path) -> None:
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:

@@ -61,7 +61,7 @@ def test_batches_run_behind_each_other(device: DeviceFacts) -> None:
 
 
 @pytest.mark.usefixtures("queued")
-def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: DeviceFacts) -> None:
+def test_sampling_ahead_alone_and_interleaved_leaves_the_right_answer(device: DeviceFacts) -> None:
     first = prepared(device)
     second = prepared(device, first)
     assert first.verify("before").check.verdict == "ok"

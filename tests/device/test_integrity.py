@@ -29,7 +29,7 @@ from tests import in_process
 POLICY = Policy(budget_s=1.0, batch_s=0.001, min_batches=3)
 WIDTH = 16  # of every CPU driver's fast vectors
 
-DOUBLING = r"doubling the trips multiplies the time by [01]\.\d\d, not by 2"
+DOUBLING = r"doubling the loop count multiplies the time by [01]\.\d\d, not by 2"
 
 Plant = Callable[[str, str], None]
 
@@ -80,7 +80,7 @@ def test_without_a_fault_nothing_is_suspected_of_the_results(device: DeviceFacts
     assert not any("seed" in reason or "stored" in reason for reason in row.check.reasons)
 
 
-def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant: Plant) -> None:
+def test_chains_merged_for_their_equal_seeds_are_detected(device: DeviceFacts, plant: Plant) -> None:
     """No compiler here merges them: the planted kernel does what one that merges would do."""
     plant("(item * CHAINS + c) % (SEEDS / WIDTH)", "item * CHAINS % (SEEDS / WIDTH)")
     plant("for (int c = 0; c < CHAINS; c++) {\n                STEP(c);", "{\n                STEP(0);")
@@ -93,7 +93,7 @@ def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant
     ("width", "reason"),
     [
         (1, DOUBLING),  # the whole loop is folded
-        (16, "folds several into one|above the theoretical peak"),  # of vectors, the steps of a trip
+        (16, "optimised some away|above the theoretical peak"),  # of vectors, the steps of a trip
     ],
 )
 def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(

@@ -70,11 +70,11 @@ def test_a_broken_copy_is_caught(
     assert any(answers(device, "float", {**SMALL, "LANES": 8}))
 
 
-def test_a_device_that_requires_sub_groups_tells_their_sizes(device: DeviceFacts) -> None:
+def test_a_device_that_requires_sub_groups_reports_their_sizes(device: DeviceFacts) -> None:
     assert bool(device.sub_group_sizes) == ("cl_intel_required_subgroup_size" in device.extensions)
 
 
-def test_what_a_device_lacks_is_told(device: DeviceFacts) -> None:
+def test_the_reason_names_what_a_device_lacks(device: DeviceFacts) -> None:
     """A size of sub-groups is asked for, never assumed."""
 
     def reason(facts: DeviceFacts, dtype: str = "float", **overrides: int) -> str:

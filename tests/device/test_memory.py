@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Row
-from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, PROBES
+from gemmbench.opencl import runtime
+from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, ONCE, PROBES, WAYS, Way
 from gemmbench.stats import rates
 from tests.device import memory
 
 CLOCKS = ("doubling the work", "the event clock", "times what reading and writing")  # not asserted in tests
 
 
-def wrong(row: Row) -> list[str]:
+def wrong_answers(row: Row) -> list[str]:
     """What is suspect about an answer, whatever the clocks say."""
     return [reason for reason in row.check.reasons if not any(words in reason for words in CLOCKS)]
 
@@ -28,7 +30,7 @@ def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> Non
     for case in mine:
         row = memory.run(device, case)
         assert (row.status, row.key, row.source) == ("ok", case.key, case.source)
-        assert wrong(row) == []
+        assert wrong_answers(row) == []
         assert row.work is not None
         seconds = rates.finest_seconds(row)
         assert len(seconds) >= 3
@@ -38,7 +40,7 @@ def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> Non
             assert rates.byte_rate(row)
             assert row.choice["items"]
             assert row.check.figures.keys() == {"doubling", "event_over_wall"}
-            assert row.race[-1].startswith("raced (GB/s): ")
+            assert row.race[-1].startswith("tried (GB/s): ")
         if probe.kind == "latency":
             assert row.work.bytes == 0
         if probe.kind == "transfer":
@@ -68,3 +70,22 @@ def test_the_set_is_stated_in_the_row(device: DeviceFacts) -> None:
 def test_emulated_local_memory_is_called_so(device: DeviceFacts) -> None:
     row = memory.run(device, memory.case(device, "local-read"))
     assert any("emulated" in note for note in row.notes) == device.local_mem_emulated
+
+
+@pytest.mark.parametrize("name", ["global-read", "global-write", "global-copy", "global-triad"])
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("", ""), ("UNROLL * apart + get_local_id(0)", "apart + get_local_id(0)")]
+)
+def test_a_pass_without_a_loop_reaches_every_vector_once(
+    device: DeviceFacts, name: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is noticed if groups overlap. GPUs race it; here every device runs it."""
+    text = kernel_files.text
+    monkeypatch.setattr(
+        runtime, "text", lambda *where: text(*where).replace(right, wrong) if right else text(*where)
+    )
+    way = Way(unroll=4, group=16, groups=0, pattern=ONCE)
+    monkeypatch.setitem(WAYS, "global", dict.fromkeys(("cpu", "gpu"), (way,)))
+    row = memory.run(device, memory.case(device, name), fresh=True)
+    assert (row.choice["pattern"], row.choice["unroll"]) == (ONCE, 4)
+    assert bool(wrong_answers(row)) == bool(right)

@@ -121,6 +121,21 @@ def test_what_no_result_can_be_verified_with_is_named(
     assert not (tmp_path / "out.npy").exists()
 
 
+@pytest.mark.parametrize("variant", ["naive", "padded", "numpy"])
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_a_product_beyond_its_type_is_named(
+    device: DeviceFacts, variant: str, name: str, tmp_path: Path
+) -> None:
+    values = matrices("float")
+    values[name][2] = 1e38
+    values["b"][:] = 1
+    sentence = r"^the product exceeds float \(3.40282e\+38\), so nothing can be verified$"
+    with pytest.raises(NotMeasuredError, match=sentence) as caught:
+        run(device, variant, Gemm(M, N, K, "float", 1.0, 4.0), saved(tmp_path, values))
+    assert (caught.value.status, caught.value.restart) == ("failed", False)
+    assert not (tmp_path / "out.npy").exists()
+
+
 def test_a_file_that_changes_under_way_is_named(device: DeviceFacts, tmp_path: Path) -> None:
     own = saved(tmp_path, matrices("float"))
     step = case(device, "naive", Gemm(M, N, K, beta=1.0), own)

@@ -88,7 +88,7 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert {"doubling", "event_over_wall"} <= set(row.check.figures)
     assert row.build_s is not None
     assert row.build_s > 0
-    assert [line.split(":")[0] for line in row.race[:2]] == ["raced forms (G/s)", "raced chains (G/s)"]
+    assert [line.split(":")[0] for line in row.race[:2]] == ["tried variants (G/s)", "tried chains (G/s)"]
 
 
 def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: DeviceFacts) -> None:
@@ -115,7 +115,7 @@ def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
     broken = '#error "broken on purpose"\n'
     monkeypatch.setattr("gemmbench.opencl.runtime.text", lambda *_: broken)
     case = Case("peak", device.index, "dot8", "char", {"width": 1})
-    with pytest.raises(NotMeasuredError, match="no form of the probe compiles") as caught:
+    with pytest.raises(NotMeasuredError, match="no variant of the probe compiles") as caught:
         in_process.measured(ProbeExecutor(Runtime(device)), case, QUICK, device)
     assert caught.value.status == "failed"
     assert "broken on purpose" in caught.value.reason

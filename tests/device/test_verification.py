@@ -188,7 +188,7 @@ _WRITES = {
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("reason", _WRITES)
-def test_what_one_kernel_writes_is_no_fault_of_the_one_in_turn_with_it(
+def test_what_one_kernel_writes_is_no_fault_of_the_interleaved_kernel(
     device: DeviceFacts, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replaced(monkeypatch, (_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))
@@ -365,7 +365,8 @@ def test_no_buffer_is_larger_than_the_device_allows(device: DeviceFacts, spare: 
     assert isinstance(case, Case)
     bench = GemmExecutor(Runtime(few)).prepare(case, replace(QUICK, memory=memory))
     sizes = [operand.buffer.size for operand in bench._operands[0]]
-    assert sizes == [nbytes, nbytes, nbytes + min(spare, 4096)]
+    room = 4096 if device.family == "gpu-nvidia" else spare  # its driver exceeds what it reports
+    assert sizes == [nbytes, nbytes, nbytes + min(room, 4096)]
     assert bench.verify("before").check.reasons == bench.verify("after").check.reasons == ()
 
 

@@ -299,7 +299,7 @@ def test_no_home_folder(start: Start, tmp_path: Path, entry: Entry) -> None:
         *notes, last = err.splitlines()
         assert last.startswith("Saved ")
         assert len(notes) == bool(why)
-        assert all(note.startswith("peaks are not kept for the next run: ") for note in notes)
+        assert all(note.startswith("cannot cache peaks for the next run: ") for note in notes)
         assert all(note.endswith(why) for note in notes)
         entry.hold(["naive", "numpy"], [row.variant for row in load(path).rows if row.kind == "gemm"])
         if not why and "XDG_CACHE_HOME" not in home:

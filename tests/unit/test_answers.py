@@ -14,7 +14,8 @@ from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands
-from gemmbench.model.dtypes import PLAIN_DTYPES, HostArray
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 from tests import rounding
@@ -328,3 +329,107 @@ def test_rows_of_the_reference_are_made_once_for_all_kernels() -> None:
     (made,) = load_operands(case).rows
     verified(replace(case, variant="tiled"), no_fault, "float")
     assert load_operands(case).rows == [made]
+
+
+def own_case(folder: Path, problem: Gemm, **matrices: HostArray) -> Case:
+    """A case of a user's matrices; an operand that is not given is of ones."""
+    held = {"a": np.ones((problem.m, problem.k)), "b": np.ones((problem.k, problem.n)), **matrices}
+    for name, values in held.items():
+        np.save(folder / f"{name}.npy", values.astype(problem.result.numpy))
+    operands = Operands(**{name: str(folder / f"{name}.npy") for name in held})
+    return Case("gemm", 0, "naive", problem.dtype, {}, problem, operands=operands)
+
+
+def refusal(case: Case, sums: str) -> str:
+    with np.errstate(over="ignore", invalid="ignore"), pytest.raises(NotMeasuredError) as caught:
+        verified(case, no_fault, sums)
+    assert caught.value.status == "failed"
+    return str(caught.value)
+
+
+BEYOND = "the product exceeds half (65504), so nothing can be verified"
+
+
+@pytest.mark.parametrize("sums", ["half", "float"])
+@pytest.mark.parametrize("elements", ["all", "one"])
+def test_a_product_beyond_its_type_is_no_wrong_result(tmp_path: Path, sums: str, elements: str) -> None:
+    problem = Gemm(96, 20, 1024, "half")
+    a = np.full((96, 1024), 8.5 if elements == "all" else 0.25)
+    a[77] = 8.5
+    assert refusal(own_case(tmp_path, problem, a=a, b=np.full((1024, 20), 8.5)), sums) == BEYOND
+
+
+@pytest.mark.parametrize("dtype", ["half", "float", "double"])
+@pytest.mark.parametrize("scalar", ["alpha", "beta"])
+def test_alpha_and_beta_may_bring_it_there(tmp_path: Path, dtype: str, scalar: str) -> None:
+    largest = float(np.finfo(DTYPES[dtype].numpy.name).max)
+    alpha, beta = (largest, 0.0) if scalar == "alpha" else (1.0, largest)
+    problem = Gemm(40, 30, 20, dtype, alpha, beta)
+    case = Case("gemm", 0, "naive", dtype, {}, problem)
+    if scalar == "beta":
+        case = own_case(tmp_path, problem, c=np.full((40, 30), 2.0))
+    assert refusal(case, dtype) == f"the product exceeds {dtype} ({largest:.6g}), so nothing can be verified"
+
+
+def infinite(bench: Simulated, right: HostArray) -> HostArray:
+    """It is right for the integers of the exact checks."""
+    exact = np.array_equal(right, np.rint(right))
+    if not exact:
+        right[min(123, len(right) - 1), 7] = np.inf
+    return right
+
+
+def test_sums_beyond_their_type_are_no_wrong_result(tmp_path: Path) -> None:
+    """The product is 0.3. Sums in half may leave their range on the way, sums in float do not."""
+    problem = Gemm(5, 8, 65, "half")
+    a = np.tile([*[4500.0] * 32, *[-4500.0] * 32, 0.3], (5, 1))
+    case = own_case(tmp_path, problem, a=a)
+    with pytest.raises(
+        NotMeasuredError, match=r"^sums of the product exceed half \(65504\), so nothing can be"
+    ):
+        verified(case, infinite, "half")
+    assert verified(case, infinite, "float")[0].reasons[0].startswith("C[4][7] is inf, not ")
+
+
+def test_what_is_not_finite_without_need_is_wrong_in_every_row() -> None:
+    for m in range(400, 405):  # 32 of their rows are drawn
+        (check,) = verified(Case("gemm", 0, "naive", "float", {}, Gemm(m, 30, 20)), infinite, "float")
+        assert check.reasons[0].startswith("C[123][7] is inf, not ")
+
+
+@pytest.mark.parametrize(
+    ("sums", "sign", "out", "notes"),
+    [
+        ("half", 1.0, True, ("adds in half: C is up to 50 % off",)),
+        ("float", 1.0, True, ()),
+        ("half", -1.0, True, ()),
+        ("half", 1.0, False, ()),
+    ],
+)
+def test_a_saved_result_of_half_sums_that_stall_has_a_note(
+    tmp_path: Path, sums: str, sign: float, out: bool, notes: tuple[str, ...]
+) -> None:
+    """A half stops to grow at 2048 if ones are added. With both signs it does not come there."""
+    problem = Gemm(4, 5, 4096, "half")
+    case = own_case(tmp_path, problem, a=np.tile([1.0, sign], (4, 2048)))
+    if out:
+        case = replace(case, operands=replace(case.operands, out=str(tmp_path / "out.npy")))
+    bench = Simulated(case, sums, no_fault)
+    bench.run = lambda: one_after_another(bench, sums)  # type: ignore[method-assign]
+    answers = Answers(case, bench.own, "" if sums == "half" else sums)
+    assert answers.verified(bench, "before").notes == ()
+    assert answers.verified(bench, "after").notes == notes
+
+
+def one_after_another(bench: Simulated, sums: str) -> HostArray:
+    values, problem = bench.values, bench.problem
+    product = rounding.product(
+        Gemm(problem.m, problem.n, problem.k, "half", problem.alpha),
+        values.a,
+        values.b,
+        values.c,
+        sums,
+        "sequential",
+    )
+    bench.c = product
+    return product

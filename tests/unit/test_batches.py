@@ -85,7 +85,7 @@ def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_ind
     monkeypatch.setattr(plan, "free_memory_bytes", lambda: 1 << 50)
     (step,) = gemm_plan([fake.GPU], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64, batch=2)])
     assert isinstance(step, Skip)
-    assert step.row.reason == "image-4x8 computes one problem in a launch, and no batch"
+    assert step.row.reason == "image-4x8 does not support batches"
     large = replace(fake.GPU, max_alloc_bytes=1 << 50, global_mem_bytes=1 << 50)
     assert "2^31 elements" in why_not(large, BY_NAME["naive"], Gemm(1 << 16, 1 << 16, 8), {"WX": 8, "WY": 8})
     many = Gemm(1 << 12, 1 << 12, 8, batch=1 << 10)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from gemmbench import api
-from gemmbench.cli import running
+from gemmbench.cli import main, running
 from gemmbench.ladder import order_of
-from gemmbench.model.row import NO_CLOCK
+from gemmbench.model.row import ADDS_IN_HALF, NO_CLOCK
 from gemmbench.model.run_file import load
 from gemmbench.report import table
 from gemmbench.report.progress import Progress
-from gemmbench.report.table import Sheet
+from gemmbench.report.table import Note, Sheet
 from gemmbench.views import sheets, show
 from tests.unit.test_tables import text
 
@@ -42,7 +42,7 @@ def test_a_saved_run_has_few_lines_below_its_tables(path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(RUNS), st.integers(30, 200), st.booleans())
+@given(st.sampled_from(RUNS), st.integers(40, 200), st.booleans())
 def test_no_line_is_wider_than_the_terminal(path: Path, width: int, verbose: bool) -> None:
     run = load(path)
     lines = text(show(run, order_of(run), verbose), width).splitlines()
@@ -102,3 +102,37 @@ def test_rows_that_the_host_timed_are_one_remark() -> None:
     shown = text(show(replace(run, rows=timed), order_of(run)), 80)
     assert shown.count("driver has no event times") == 1
     assert "driver has no event times" not in text(show(run, order_of(run)), 80)
+
+
+LONG_PATH = "/home/user/a-folder-with-a-long-name/and-another-one/tuned/a02149efa71dbb94.json"
+SENTENCE = (
+    f"Saved in {LONG_PATH}; every command of gemmbench uses it. The same command with --resume continues."
+)
+
+
+@pytest.mark.parametrize("width", [12, 40, 80])
+def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    terminal = Terminal(True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    api.say(SENTENCE)
+    said = terminal.getvalue()
+    with pytest.raises(SystemExit):
+        main(["show", LONG_PATH])
+    error = terminal.getvalue().removeprefix(said)
+    below = text(Sheet(notes=(Note("", SENTENCE),)), width)
+    for printed, words in ((said, SENTENCE), (below, SENTENCE), (error, f"gemmbench: {LONG_PATH}: no such")):
+        assert " ".join(printed.split()).startswith(words), "each word is whole"
+        assert all(len(line) <= width or line.split() == [line.strip()] for line in printed.splitlines())
+
+
+def test_a_message_in_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    api.say(SENTENCE)
+    assert capsys.readouterr().err == f"{SENTENCE}\n"
+
+
+def test_a_saved_result_that_sums_of_half_have_changed_is_one_remark() -> None:
+    run = load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    note = f"{ADDS_IN_HALF}: C is up to 50 % off"
+    noted = tuple(replace(row, notes=(note,)) if row.variant == "naive" else row for row in run.rows)
+    assert text(show(replace(run, rows=noted), order_of(run)), 80).count(f"naive {note}.\n") == 1

@@ -23,8 +23,9 @@ from matplotlib.text import Text
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
-from gemmbench.charts.marks import size_axis, spread, thinned
+from gemmbench.charts.marks import looks, size_axis, spread, thinned
 from gemmbench.gemm import gemm_chart
+from gemmbench.ladder.variant import OWN
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Check, Problem, Resources
 from gemmbench.model.run_file import Run
@@ -263,15 +264,47 @@ def named_lines(axes: Axes) -> set[str]:
 
 
 def test_at_most_eight_lines_have_a_colour_and_a_name() -> None:
+    """The best of the slowest family gives way to the second fastest kernel."""
     axes = only(draw(fake.fake_ladder(), "throughput"))
-    best = {"prefetch", "block4x4-v4", "image-4x8", "nv-mma"}  # of each family
+    best = {"prefetch", "image-4x8", "nv-mma", "nv-async"}
     assert named_lines(axes) == {"naive", *best, "numpy", "clblast", "cublas"}
     assert {"naive", *best, "numpy (host)", "clblast", "cublas"} <= set(texts(axes))
     assert not {"tiled", "coarse", "gpu-tile"} & set(texts(axes))
-    assert "Grey: 20 other kernels." in texts(axes)
+    assert "Grey: 20 other kernels. Pale bars: 95 % intervals." in texts(axes)
     lines = {str(line.get_label()): line for line in axes.lines}
     assert {str(lines[name].get_color()) for name in ("numpy", "clblast", "cublas")} == {"#000000"}
     assert len({str(lines[name].get_color()) for name in ("naive", *best)}) == 5
+
+
+def test_no_line_is_grey_while_a_colour_is_left() -> None:
+    """A sweep of four families and one library, whose second fastest kernel is of the fastest's family."""
+    names = (
+        "naive",
+        "tiled",
+        "register",
+        "prefetch",
+        "dot-v4",
+        "gpu-tile",
+        "nv-async",
+        "numpy",
+        "small",
+        "rect",
+    )
+    best = {name: float(number) for number, name in enumerate(names)}
+    shown = looks(best, {name: name for name in names}, fake.FAMILIES)
+    assert len(shown) == 8
+    assert {"naive", "small", "rect", "numpy", "nv-async"} <= shown.keys()
+    own = {**dict.fromkeys(("own1", "own2", "own3"), 0.5), **best}
+    families = {**fake.FAMILIES, **dict.fromkeys(("own1", "own2", "own3"), OWN)}
+    assert "own1" in looks(own, {name: name for name in own}, families)
+
+
+@pytest.mark.parametrize("kind", ["throughput", "host-device", "time"])
+def test_pale_bars_are_explained_where_they_are_drawn(kind: str) -> None:
+    note = "Pale bars: 95 % intervals."
+    run = fake.fake_square()
+    assert note in " ".join(texts(only(draw(run, kind))))
+    assert note not in " ".join(texts(only(draw(fake.fake_ladder_k(), "energy"))))
 
 
 def test_close_sizes_become_categories() -> None:
@@ -296,7 +329,7 @@ def test_host_device_marks_the_break_even() -> None:
     x, _ = curve(axes, "break-even")
     assert 512 < x[0] < 1024
     assert any(
-        re.fullmatch(r"register with transfers beats numpy for m >= 9\d\d", item) for item in texts(axes)
+        re.fullmatch(r"register with transfers beats numpy from m = 9\d\d", item) for item in texts(axes)
     )
     assert {"register, with transfers", "register, on the device", "numpy"} <= set(texts(axes))
     register = [line for line in axes.lines if line.get_label() == "register"]
@@ -379,7 +412,9 @@ def test_ladder_is_sorted_and_has_per_cent_of_the_peak() -> None:
     assert not {"naive", "numpy", "nv-wgmma"} & set(names)  # skipped, in another scope, unsupported
     assert lengths[2] == pytest.approx(53.8 / (1 + (950 / 4096) ** 1.7), rel=0.01)
     assert f"{lengths[2]:.1f}   {lengths[2] / lengths[0]:.1%}"[:-1] + " %" in texts(axes)
-    assert "m = n = k = 4096; per cent of the measured peak" in texts(axes)  # what most were measured at
+    assert "m = n = k = 4096; per cent of the measured peak; black lines: 95 % intervals" in texts(
+        axes
+    )  # what most were measured at
     bold = [item.get_text() for item in axes.texts if item.get_fontweight() == "bold"]
     assert [text.split()[0] for text in bold] == [f"{lengths[1]:.0f}"]
 
@@ -387,8 +422,8 @@ def test_ladder_is_sorted_and_has_per_cent_of_the_peak() -> None:
 def test_ladder_without_a_peak() -> None:
     axes = only(draw(without(fake.fake_ladder(), "peak"), "ladder"))
     assert "measured peak" not in bar_names(axes)
-    assert "m = n = k = 4096" in texts(axes)
-    assert "%" not in words(axes)
+    assert "m = n = k = 4096; black lines: 95 % intervals" in texts(axes)
+    assert "of the measured peak" not in words(axes)
 
 
 def test_precision_shows_each_type_and_its_peak() -> None:
@@ -458,7 +493,7 @@ def test_kernels_on_matrix_units_are_under_the_roof_of_those() -> None:
     assert half.get_ylim()[1] > 950
 
 
-def test_throughput_is_held_against_the_peak_of_the_units_that_were_used() -> None:
+def test_throughput_is_compared_with_the_peak_of_the_units_in_use() -> None:
     run, lender = tensor_run()
     half, tf32 = chart_views.figure([run, lender], "throughput").axes
     assert curve(half, "peak")[1] == pytest.approx([950, 950], rel=0.01)

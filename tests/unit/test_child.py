@@ -58,6 +58,9 @@ POLICY = Policy(budget_s=0.1, batch_s=0.001, min_batches=3)
 _FLIGHT_S = 0.5
 
 
+AFFINITY = "RT Warning: SYCL_CPU_CU_AFFINITY: Value is ignored since SYCL_CPU_PLACES is not set."
+
+
 class Machine:
     """Cases are named after what they do: its own process id is in every batch."""
 
@@ -96,7 +99,7 @@ class Bench:
 
     def start(self, clock: str, count: int, work: int) -> object:
         if self.variant == "dies":
-            os.write(1, b"the last words")
+            os.write(2, f"{AFFINITY}\nthe last\n{AFFINITY}\nwords".encode())
             os.kill(os.getpid(), signal.SIGSEGV)
         if self.variant == "hangs":
             time.sleep(60)
@@ -176,6 +179,11 @@ def pid(handle: Handle) -> int:
     return int(handle.batch("device", 1).seconds["pid"])
 
 
+@pytest.mark.parametrize(("dtype", "load"), [("float", ""), ("half", "plain half")])
+def test_a_handle_names_its_load_unless_it_is_of_float(child: Worker, dtype: str, load: str) -> None:
+    assert child.prepare(replace(case(), dtype=dtype), fake_runs.CPU, POLICY).load == load
+
+
 def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Worker) -> None:
     opened = child.opened()
     assert opened.devices == (fake_runs.CPU,)
@@ -239,7 +247,7 @@ def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepa
     first.start("device", 1)
     other.start("device", 1)
     first.finish()
-    with pytest.raises(LostError, match="killed by SIGSEGV: the last words") as caught:
+    with pytest.raises(LostError, match=r"killed by SIGSEGV: the last words$") as caught:
         other.finish()
     assert (caught.value.status, caught.value.handle) == ("crashed", other.number)
     assert pid(first) != before
@@ -255,9 +263,7 @@ def test_who_shares_operands_is_prepared_again_with_them(child: Worker) -> None:
     assert second.verify("before").check.figures["shares"] == 0.0  # what they were is gone
 
 
-def test_nothing_is_read_any_more_once_a_handle_is_released(
-    child: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_released_handle_reads_nothing(child: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that failed was read on, every 10 ms, beside the rows that followed."""
     handle, closed = prepared(child), list[int]()
     handle.watch.begin()
@@ -598,7 +604,7 @@ def test_the_device_of_another_version() -> None:
     assert matching_device("/before", fake_runs.CPU, [fake_runs.POCL, fake_runs.CPU]) == fake_runs.CPU
     assert matching_device("driver:libpocl.so", fake_runs.CPU, [fake_runs.CPU, pocl]) == pocl
     for former in ("/before", "driver:libpocl.so"):
-        with pytest.raises(NotMeasuredError, match=f"{former} has no such device as "):
+        with pytest.raises(NotMeasuredError, match=f"{former} does not have the device "):
             matching_device(former, fake_runs.CPU, [fake_runs.GPU])
 
 

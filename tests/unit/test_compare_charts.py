@@ -42,7 +42,7 @@ def words(axes: Axes) -> str:
 
 
 def test_changes_and_their_intervals_the_slowest_first() -> None:
-    found = compare([again(1)], [again(2, SLOW)], Rules(0.05))
+    found = compare([again(1), again(3)], [again(2, SLOW)], Rules(0.05))
     device, host = ratios(found)
     axes = painted(device)
     names = [label.get_text() for label in axes.get_yticklabels()]
@@ -61,6 +61,18 @@ def test_changes_and_their_intervals_the_slowest_first() -> None:
     assert axes.get_xlim()[0] < -30
     assert {"slower", "faster"} <= set(words(axes).split())
     assert "OpenBLAS" in words(painted(host))
+
+
+def test_a_long_device_is_whole_in_the_title() -> None:
+    """On two lines: a title that is cut does not say which driver was slower."""
+    run = fake.fake_square()
+    device = replace(run.header.devices[0], driver="2026.22.10.0.01_160000 for a server with many sockets")
+    run = replace(run, header=replace(run.header, devices=(device,)))
+    pane, _ = ratios(compare([again(1, run=run)], [again(2, SLOW, run=run)]))
+    charts.set_style()
+    title = painted(pane).get_title(loc="left")
+    assert title.replace("\n", " ") == f"Change, {device.title.replace(' | ', ', ')}"
+    assert max(map(len, title.split("\n"))) <= 70
 
 
 def test_small_changes_are_left_out_and_counted() -> None:

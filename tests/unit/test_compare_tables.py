@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from gemmbench.model.row import Partner
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import results as pages
@@ -80,11 +84,13 @@ def test_json_of_a_row() -> None:
     rows = json.loads(pages.to_json(good()))["rows"]
     mine = next(row for row in rows if (row["variant"], row["m"]) == ("tiled", 512))
     assert mine["verdict"] == "slower"
-    assert mine["low"] <= mine["ratio"] <= mine["high"]
+    assert (mine["low"], mine["high"]) == (None, None)  # unknown: there is one baseline
+    assert mine["minima"] == pytest.approx(1.15, rel=0.05)
+    assert (mine["spread"], mine["base_uncertain"], mine["new_uncertain"]) == (0, False, False)
     assert mine["new_s"] / mine["base_s"] == pytest.approx(mine["ratio"])
 
 
-def suite(comparison: Comparison, **options: bool) -> xml.etree.ElementTree.Element:
+def suite(comparison: Comparison, **options: Any) -> xml.etree.ElementTree.Element:
     (found,) = xml.etree.ElementTree.fromstring(to_junit(comparison, **options))
     return found
 
@@ -95,10 +101,20 @@ def test_junit(name: str) -> None:
     root = suite(found)
     assert root.attrib["tests"] == str(len(found.lines))
     assert root.attrib["failures"] == str(sum(line.fails for line in found.lines))
-    skipped = len(found.lines) - sum(
-        line.fails or line.verdict in ("unchanged", "faster") for line in found.lines
-    )
-    assert root.attrib["skipped"] == str(skipped)
+    passed = sum(line.verdict in ("unchanged", "within", "faster") for line in found.lines)
+    passed += sum(line.verdict == "differs" and not line.is_inconclusive for line in found.lines)
+    assert root.attrib["skipped"] == str(len(found.lines) - passed - sum(line.fails for line in found.lines))
+
+
+def test_junit_is_named_after_the_command_and_its_classes_are_no_packages() -> None:
+    """Readers split the name of a class at its dots."""
+    found = good()
+    assert suite(found).attrib["name"] == "gemmbench compare"
+    made = suite(found, command="check")
+    assert made.attrib["name"] == "gemmbench check"
+    classes = {case.attrib["classname"] for case in made.iter("testcase")}
+    assert classes == {line.device.replace(" | ", ", ").replace(".", "_") for line in found.lines}
+    assert not any("." in name or "|" in name for name in classes)
 
 
 def test_junit_of_strict_and_missing() -> None:
@@ -140,11 +156,48 @@ def test_annotations_are_escaped() -> None:
 def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
     found = good()
     short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
-    unchanged = found.counts["unchanged"]
+    within = found.counts["within"]
     # numpy has a table of its own
-    assert f"{unchanged - 6} other rows unchanged (at most 10 % slower), the largest +" in short
-    assert "  unchanged" not in short
-    assert whole.count("  unchanged") == unchanged
+    assert f"{within - 6} more rows within 10 %, the largest +" in short
+    assert "  within 10 %" not in short
+    assert whole.count("  within 10 %") == within
+
+
+def uncertain(spread: float) -> Comparison:
+    """One interleaved row of an unchanged kernel; the logarithms of its ratios scatter by this much."""
+    row = next(row for row in again(1).rows if row.variant == "tiled")
+    ratios = [math.exp(spread * (number % 12 - 5.5) / 6) for number in range(48)]
+    sides = [replace(row.samples["kernel"], seconds=tuple(seconds)) for seconds in (ratios, [1.0] * 48)]
+    row = replace(row, samples={"kernel": sides[0]}, former=Partner("before", {"kernel": sides[1]}))
+    run = replace(again(1), rows=(row,))
+    return compare([replace(run, path="base.jsonl")], [run], Rules(0.05, interleaved=True))
+
+
+def test_every_format_has_the_interval_and_the_smallest_change_that_would_be_found() -> None:
+    found = uncertain(0.4)
+    (line,) = found.lines
+    assert line.verdict == "cannot tell"
+    interval = pages.interval(line)
+    assert re.fullmatch(r"-\d\d\.\d to \+\d\d\.\d %", interval)
+    (row,) = json.loads(pages.to_json(found))["rows"]
+    assert row["low"] < 0.95 < 1.05 < row["high"]
+    last = f"1 cannot tell (a slowdown of {math.ceil(100 * row['smallest_slowdown'])} % would be found)."
+    table, markdown = text(stack(pages.sheets(found))), pages.to_markdown(found)
+    assert f"{interval}  cannot tell" in table
+    assert last in table.splitlines()
+    assert f"| {interval} | cannot tell |" in markdown
+    assert markdown.startswith(f"### gemmbench: {last}\n")
+    assert markdown.count("would be found") == 1
+    (case,) = suite(found, strict=True).iter("testcase")
+    (skipped,) = case
+    for said in (skipped.attrib["message"], pages.to_github(found, strict=True).replace("%25", "%")):
+        assert f"({interval})" in said
+        assert "% would be found" in said
+    assert pages.to_github(found, strict=True).startswith("::warning ")
+
+
+def test_a_row_that_shows_nothing_has_no_smallest_change() -> None:
+    assert pages.conclusion(uncertain(4.0)) == "1 cannot tell (a slowdown of 200 % would be missed)."
 
 
 def test_at_most_three_remarks_are_shown() -> None:
@@ -172,9 +225,11 @@ def test_what_several_rows_have_in_common_is_said_once() -> None:
         (0.99999, "+0.0 %"),
         (1.102, "+10.2 %"),
         (0.9, "-10.0 %"),
-        (2.0, "x 2.00"),
-        (0.5, "x 0.500"),
+        (2.0, "+100 %"),
+        (0.377, "-62.3 %"),
+        (14.8, "+1,380 %"),
         (1e9, "-"),
+        (math.nan, "-"),
     ],
 )
 def test_change(ratio: float, shown: str) -> None:
@@ -192,15 +247,22 @@ def test_aa_table(golden: Golden) -> None:
     golden("aa.txt", text(stack(aa_sheets(aa_report([aa_run()], Rules())))))
 
 
-def test_the_smallest_threshold_of_an_aa_measurement_lets_no_run_be_slower_than_another() -> None:
-    runs = [again(seed, noise=0.01) for seed in range(8)]
-    rows = aa_report([repeated(runs)], Rules()).rows
-    smallest = max(row.min_threshold for row in rows)
-    for threshold, failing in ((smallest * 1.001, False), (smallest * 0.999, True)):
-        rules = Rules(threshold)
-        assert failing == any(
-            compare([old], [new], rules).slower for old in runs for new in runs if old is not new
-        )
+def test_the_difference_of_an_aa_measurement_is_that_by_which_a_comparison_widens_its_intervals() -> None:
+    runs = repeated([again(seed, noise=0.01) for seed in range(8)])
+    rows = {each.row.key: each.min_threshold for each in aa_report([runs], Rules()).rows}
+    found = compare([runs], [again(9)])
+    assert {line.row.key: line.spread for line in found.lines} == rows
+    assert min(rows.values()) > 0
+
+
+def test_an_aa_measurement_says_when_a_machine_is_unfit_for_stored_times() -> None:
+    for factor, is_unfit in ((1.3, False), (2.8, True)):
+        runs = repeated([again(1), again(2, machine=factor)])
+        said = text(stack(aa_sheets(aa_report([runs], Rules()))))
+        assert ("unfit for stored times. Use check --against." in " ".join(said.split())) == is_unfit
+        unfit = [each for each in compare([runs], [again(3)]).remarks if "unfit for stored times" in each]
+        assert bool(unfit) == is_unfit
+        assert all(each in " ".join(said.split()) for each in unfit)
 
 
 def test_aa_json() -> None:

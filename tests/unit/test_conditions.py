@@ -144,6 +144,9 @@ class Nvml(SimpleNamespace):
     def nvmlDeviceGetPowerUsage(self, board: int) -> int:
         return self._say("milliwatts")
 
+    def nvmlDeviceGetFieldValues(self, board: int, numbers: list[int]) -> object:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
     def nvmlDeviceGetTemperature(self, board: int, sensor: int) -> int:
         return self._say("celsius")
 
@@ -171,7 +174,26 @@ def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvidiaBoard:
 
 def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     read = gauge(monkeypatch, **HOT).read(5.0)
-    assert read == Reading(5.0, 1440.0, 1980.0, 692.0, 54.0, ("power",))
+    assert read == Reading(5.0, 1440.0, 1980.0, 692.0, 54.0, ("power",), "mean")
+
+
+@pytest.mark.parametrize(("status", "power"), [(0, (655.0, "instant")), (3, (692.0, "mean"))])
+def test_power_is_that_of_the_moment_where_the_board_reports_it(
+    status: int, power: tuple[float, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other value is the mean of the last second: a row of 0.1 s at 690 W had 125 to 165 W."""
+    board = gauge(monkeypatch, **HOT)
+
+    def fields(_: int, numbers: list[int]) -> list[SimpleNamespace]:
+        assert numbers == [186]
+        return [SimpleNamespace(nvmlReturn=status, value=SimpleNamespace(uiVal=655_000))]
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetFieldValues", fields)
+    read = board.read(5.0)
+    assert (read.power_w, read.power) == power
+    conditions = Monitor(fake.GPU, board.read, lambda now: None)
+    conditions.begin()
+    assert (conditions.end("device", [batch(0.0, 1.0)]) or Conditions()).power == power[1]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +223,7 @@ def test_a_reading_that_the_binding_lacks_is_not_known(monkeypatch: pytest.Monke
     board = gauge(monkeypatch, **HOT)
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: b"54 degrees")
-    assert board.read(5.0) == Reading(5.0, 1440.0, 1980.0, 692.0, None, ("power",))
+    assert board.read(5.0) == Reading(5.0, 1440.0, 1980.0, 692.0, None, ("power",), "mean")
 
 
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +236,11 @@ def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) 
 def test_a_cpus_rows_are_warmed_up_for_half_the_time_of_a_gpus() -> None:
     warm_s = [Monitor(device).warm_s for device in (None, fake.CPU, fake.GPU)]
     assert warm_s == [0.05, 0.05, 0.1]
+
+
+def test_only_a_device_that_reports_limits_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = gauge(monkeypatch, **HOT)
+    assert (Monitor(fake.CPU).limit_s, Monitor(fake.GPU, board.read).limit_s) == (0.0, 0.35)
 
 
 def test_the_coarser_of_two_timers_counts() -> None:
@@ -314,7 +341,7 @@ LOW = replace(FULL, clock_mhz=1930.0, limits=("power",))  # 2.5 % below
         ((FULL, FULL, replace(LOW, limits=("thermal",))), "device", True),
         ((FULL, FULL, replace(LOW, limits=("hardware",))), "device", False),
         ((FREE, FREE, replace(FREE, limits=("power",))), "device", True),  # no clock
-        # Of the row before, as NVML reports it a second later, when the clock is high again.
+        # Of the row before, as NVML reports it for half a second, when the clock is high again.
         ((FULL, *[replace(FULL, clock_mhz=1965.0, limits=("power",))] * 2), "device", False),
         ((FULL, *[replace(FULL, clock_mhz=1930.0)] * 2), "device", True),  # 2.5 % less
         ((FULL, *[replace(FULL, clock_mhz=1950.0)] * 2), "device", False),  # 1.5 %

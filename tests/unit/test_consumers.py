@@ -7,8 +7,11 @@ import io
 import json
 import math
 import statistics
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +23,15 @@ from prometheus_client.openmetrics import parser as openmetrics_format
 import gemmbench as gb
 from gemmbench import exports
 from gemmbench.exports import records
-from gemmbench.exports.records import labels, series
+from gemmbench.exports.records import export_status, labels, series
+from gemmbench.ladder import BY_NAME
 from gemmbench.model.row import Check, Problem
 from gemmbench.model.run_file import Run, load
+from gemmbench.regress.compare import compare
+from gemmbench.regress.results import to_json
 from gemmbench.stats import rates
 from tests import fake_runs as fake
+from tools.gate_simulation import DATA, recorded, slowed
 
 ROOT = Path(__file__).parents[2]
 SAVED = sorted([*(ROOT / "plots").rglob("*.jsonl"), *(ROOT / "tests/data").rglob("*.jsonl")])
@@ -91,14 +98,16 @@ def test_names_tell_rows_apart(path: Path) -> None:
 # --- Google Benchmark -----------------------------------------------------------------------------------
 
 
-def google(run: Run) -> dict[str, Any]:
-    return json.loads(text(run, "google-benchmark"), parse_constant=no_constant)
+def google(run: Run, repetitions: bool = False) -> dict[str, Any]:
+    shown = exports.google_benchmark(run, repetitions) if repetitions else text(run, "google-benchmark")
+    return json.loads(shown, parse_constant=no_constant)
 
 
 @by_run
-def test_google_benchmark_has_what_its_tools_read(run: Run) -> None:
+@pytest.mark.parametrize("repetitions", [False, True])
+def test_google_benchmark_has_what_its_tools_read(run: Run, repetitions: bool) -> None:
     """The fields of JSONReporter::PrintRunData, with the types that tools/gbench reckons with."""
-    found = google(run)
+    found = google(run, repetitions)
     assert found["context"]["json_schema_version"] == 1
     assert all(isinstance(found["context"][name], list) for name in ("caches", "load_avg"))
     for entry in found["benchmarks"]:
@@ -121,7 +130,9 @@ def test_google_benchmark_aggregates_repetitions_as_its_library_does() -> None:
     run = fake.fake_square()
     row = next(row for row in run.rows if row.variant == "register" and row.status == "ok")
     entries = [
-        e for e in google(run)["benchmarks"] if e["run_name"] == f"gemm/register/float/{row.problem.m}/host"
+        e
+        for e in google(run, repetitions=True)["benchmarks"]
+        if e["run_name"] == f"gemm/register/float/{row.problem.m}/host"
     ]
     times = [entry["real_time"] for entry in entries if entry["run_type"] == "iteration"]
     assert times == pytest.approx([1e9 * seconds for seconds in row.samples["host"].seconds])
@@ -142,8 +153,67 @@ def test_google_benchmark_aggregates_repetitions_as_its_library_does() -> None:
 
 
 def test_google_benchmark_has_no_aggregates_of_one_repetition() -> None:
-    entries = [e for e in google(RUNS[-1])["benchmarks"] if "/tiled/" in e["name"]]
+    entries = [e for e in google(RUNS[-1], repetitions=True)["benchmarks"] if "/tiled/" in e["name"]]
     assert [entry["run_type"] for entry in entries] == ["iteration"]
+
+
+@by_run
+def test_google_benchmark_has_one_entry_for_each_case_and_scope(run: Run) -> None:
+    entries, every = google(run)["benchmarks"], list(series(run))
+    assert [entry["name"] for entry in entries] == [each.name for each in every]
+    assert {entry["run_type"] for entry in entries} <= {"iteration"}  # compare.py's mean excludes aggregates
+    for entry, each in zip(entries, every, strict=True):
+        assert (entry["repetitions"], entry["repetition_index"]) == (1, 0)
+        assert entry.get("items_per_second") == (each.operations and each.operations.median)
+        assert entry.get("bytes_per_second") == (each.bytes and each.bytes.median)
+        if each.is_fixed:
+            assert entry["real_time"] == pytest.approx(1e9 * each.times.median)
+
+
+def times(run: Run) -> dict[str, float]:
+    """Names and times as readers of this format use them: the first entry of a name."""
+    entries = google(run)["benchmarks"]
+    return {entry["name"]: entry["real_time"] for entry in reversed(entries)}
+
+
+def repeated() -> tuple[Run, ...]:
+    """The recorded rounds of unchanged kernels on an H200, each as a run."""
+    return recorded(DATA / "h200.jsonl").runs
+
+
+def alerts(old: Run, new: Run, limit: float = 2.0) -> list[str]:
+    """What github-action-benchmark reports: entries over the limit times the first of that name before."""
+    previous = times(old)
+    return [
+        entry["name"]
+        for entry in google(new)["benchmarks"]
+        if entry["name"] in previous and entry["real_time"] / previous[entry["name"]] > limit
+    ]
+
+
+def test_unchanged_rounds_raise_no_alert_in_github_action_benchmark() -> None:
+    rounds = repeated()
+    accepted = [(old, new) for old, new in pairwise(rounds) if compare([old], [new]).ok]
+    assert len(accepted) >= len(rounds) - 2
+    assert [alerts(*pair) for pair in accepted] == [[]] * len(accepted)
+    slow = slowed(rounds[1], 2.5)
+    assert set(alerts(rounds[0], slow)) == times(slow).keys()
+
+
+def geometric_mean(run: Run) -> float:
+    """OVERALL_GEOMEAN of compare.py, for one file: over every entry that is no aggregate."""
+    entries = google(run)["benchmarks"]
+    return statistics.geometric_mean(e["real_time"] for e in entries if e["run_type"] != "aggregate")
+
+
+def test_the_geometric_mean_of_compare_py_is_that_of_the_medians() -> None:
+    rounds = repeated()
+    for old, new in pairwise(rounds):
+        before, after = times(old), times(new)
+        assert before.keys() == after.keys()
+        expected = statistics.geometric_mean(after[name] / before[name] for name in before)
+        assert geometric_mean(new) / geometric_mean(old) == pytest.approx(expected)
+        assert 0.8 < expected < 1.25
 
 
 def test_times_of_probes_do_not_hang_on_how_much_their_races_chose_to_do() -> None:
@@ -193,6 +263,36 @@ def test_openmetrics_says_of_every_row_whether_it_has_a_result() -> None:
     times = {sample.labels["benchmark"] for sample in by_name["gemmbench_time_seconds"]}
     assert times == {name for name, (status, _) in zip(labels(run), found, strict=True) if status == "ok"}
     assert all("[bold]x[/]" in sample.labels["device"] for sample in by_name["gemmbench_ok"][:1])
+
+
+@by_run
+def test_openmetrics_has_the_mark_of_uncertain_rows(run: Run) -> None:
+    families = openmetrics_format.text_string_to_metric_families(text(run, "openmetrics"))
+    marks = {
+        s.labels["benchmark"]: s.value for f in families if f.name == "gemmbench_uncertain" for s in f.samples
+    }
+    rows = zip(records.to_flat(run), run.rows, strict=True)
+    assert marks == {flat["benchmark"]: flat["uncertain"] for flat, row in rows if export_status(row) == "ok"}
+    assert run is not RUNS[-1] or set(marks.values()) == {0.0, 1.0}
+
+
+def test_the_commands_of_the_docs_add_the_time_that_a_backfill_needs(tmp_path: Path) -> None:
+    page = (ROOT / "docs/report-and-export.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith(("started=", "sed "))]
+    (tmp_path / "gemmbench.prom").write_text(text(RUNS[0], "openmetrics"), encoding="utf-8")
+    subprocess.run(["bash", "-ec", "\n".join(commands)], cwd=tmp_path, check=True)
+    shown = (tmp_path / "backfill.prom").read_text(encoding="utf-8")
+    timed, plain = (
+        [
+            sample
+            for family in openmetrics_format.text_string_to_metric_families(each)
+            for sample in family.samples
+        ]
+        for each in (shown, text(RUNS[0], "openmetrics"))
+    )
+    assert [sample[:3] for sample in timed] == [sample[:3] for sample in plain]
+    (started,) = (sample.value for sample in plain if sample.name == "gemmbench_run_started_seconds")
+    assert {float(sample.timestamp) for sample in timed} == {started}
 
 
 def test_openmetrics_of_several_runs_can_be_collected_together() -> None:
@@ -278,9 +378,43 @@ def test_a_gemm_has_its_rate_and_interval_as_tables_show_them() -> None:
         )
 
 
+# --- JSON -----------------------------------------------------------------------------------------------
+
+
+def keys(value: Any, at: str = "") -> set[tuple[str, str]]:
+    """Every key in a JSON value with the object that holds it. Items of a list are one object."""
+    if isinstance(value, list):
+        return {key for each in value for key in keys(each, at)}
+    fields = value.items() if isinstance(value, dict) else ()
+    return {(at, name) for name, _ in fields} | {
+        key for name, each in fields for key in keys(each, f"{at}.{name}")
+    }
+
+
+def test_no_two_keys_of_json_differ_in_case_only() -> None:
+    """In any row: DuckDB reads the same object of all rows as one struct, whose names ignore case."""
+    runs = [load(ROOT / f"plots/{name}.jsonl") for name in ("h200-peak", "h200-square", "cpu-intel-square")]
+    found = keys([json.loads(text(run, "json")) for run in runs])
+    found |= keys([json.loads(to_json(compare([run], [run]))) for run in runs[:1]])
+    found |= {(".parameters", name) for variant in BY_NAME.values() for name in variant.parameters}
+    assert Counter((at, name.casefold()) for at, name in found).most_common(1)[0][1] == 1
+    renamed = {(".parameters", "vector_width"), (".choice", "vector_width"), (".choice", "work_groups")}
+    assert renamed | {(".rows.parameters", "vector_width"), (".parameters", "WIDTH")} <= found
+
+
+@by_run
+def test_a_case_has_its_name_in_every_format(run: Run) -> None:
+    names = [record["benchmark"] for record in json.loads(text(run, "json"))]
+    assert names == list(labels(run)) == [record["benchmark"] for record in records.to_flat(run)]
+    gauges = list(openmetrics_format.text_string_to_metric_families(text(run, "openmetrics")))
+    assert [s.labels["benchmark"] for f in gauges if f.name == "gemmbench_ok" for s in f.samples] == names
+    assert {entry["name"].rpartition("/")[0] for entry in google(run)["benchmarks"]} <= {*names}
+
+
 # --- JSON Schemas ---------------------------------------------------------------------------------------
 
 VALIDATORS = {name: jsonschema_rs.Draft202012Validator(records.schema(name)) for name in records.NAMES}
+OLDER = {name: jsonschema_rs.Draft7Validator(records.schema(name)) for name in records.NAMES}
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -317,6 +451,18 @@ def test_schemas_refuse_what_does_not_fit(name: str, change: dict[str, Any]) -> 
     wrap = (lambda each: [each]) if name == "records" else (lambda each: each)
     VALIDATORS[name].validate(wrap(good))
     assert not VALIDATORS[name].is_valid(wrap({**good, **change}))
+
+
+def test_schemas_mean_the_same_in_draft_7() -> None:
+    """Validators that know no newer draft ignore ``prefixItems``, and then refuse every pair."""
+    header, row, *_ = map(json.loads, (ROOT / "plots/h200-precision.jsonl").read_text("utf-8").splitlines())
+    for validators in (VALIDATORS, OLDER):
+        assert validators["row"].is_valid(row)
+        assert validators["header"].is_valid(header)
+        for pair in ([1], [1, 2, 3], [1, "2"]):
+            devices = [{**header["devices"][0], "image2d_max": pair}]
+            assert not validators["header"].is_valid({**header, "devices": devices})
+    assert "prefixItems" not in json.dumps([records.schema(name) for name in records.NAMES])
 
 
 def test_schemas_have_a_version_and_say_what_fields_hold() -> None:

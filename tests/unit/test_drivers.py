@@ -114,7 +114,7 @@ def test_nothing_to_do_leaves_the_environment_alone(machine: Machine) -> None:
     assert list(machine.temporary.iterdir()) == []
 
 
-def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
+def test_intel_is_shown_with_the_system(machine: Machine) -> None:
     machine.icd("nvidia.icd", "libnvidia-opencl.so.1\n")
     machine.icd("pocl.icd", "libpocl.so.2.10.0")
     intel = machine.install_intel()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm import answers
 from gemmbench.gemm.answers import Exact, exact_limit, exact_operands
-from gemmbench.gemm.verify import exact_product, stack
+from gemmbench.gemm.verify import Terms, exact_product, stack
 from gemmbench.model import dtypes
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
@@ -56,7 +56,7 @@ def test_a_right_result_passes_and_a_wrong_element_is_named(
     row, column = int(rng.integers(len(c))), int(rng.integers(n))
     numbers = np.asarray(decode(c, result), np.float64)
     numbers[row, column] = 0.0 if numbers[row, column] else 1.0
-    error = exact.error(encode(numbers, result), tile=(16, 32))
+    error = exact.error(encode(numbers, result), Terms((16, 32)))
     assert f"C[{row % m}][{column}] is {numbers[row, column]:g}, not " in error
     assert "in the tile of rows" in error
 

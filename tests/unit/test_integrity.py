@@ -45,10 +45,10 @@ def test_good_evidence_is_ok() -> None:
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"doubling": 1.0}, "doubling the trips multiplies the time by 1.00"),
+        ({"doubling": 1.0}, "doubling the loop count multiplies the time by 1.00"),
         ({"doubling": 2.3}, "by 2.30, not by 2"),
         ({"doubling": math.nan}, "nan"),
-        ({"unrolling": 3.9}, "1.15 is the most: a compiler folds several into one"),
+        ({"unrolling": 3.9}, "1.15 is the most: the compiler optimised some away"),
         ({"unrolling": 1.16}, "unrolling makes steps 1.16 times as fast, where 1.15 is the most"),
         (
             {"unrolling": 1.04, "subject": MATRIX},
@@ -111,7 +111,7 @@ def test_an_event_clock_is_believed_near_the_wall_clock() -> None:
     assert not any(map(events_agree, (0.4, 1.2, math.nan)))
 
 
-def test_results_that_differ_are_told() -> None:
+def test_results_that_differ_are_reported() -> None:
     expected = np.array([1.0, 2.0, 3.0])
     row = DTYPES["float"]
     assert compare_results(expected.astype(np.float32), expected, row) == ""

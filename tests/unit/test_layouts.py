@@ -13,7 +13,7 @@ import pytest
 from gemmbench import UsageError
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.operands import load_operands
-from gemmbench.gemm.verify import ExactTest
+from gemmbench.gemm.verify import ExactTest, Terms
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Layout, laid_out
@@ -241,7 +241,7 @@ def test_operands_are_the_same_however_they_are_stored(ops: str) -> None:
         assert np.isnan(matrix[:, -2:]).all()
     test = ExactTest.of(problem)
     assert test.host["A"].size == problem.stored_a[0] * (problem.tight[0] + 3)
-    assert (test.described[:3] == f"{ops},") == (ops != "NN")
+    assert (test.described(Terms())[:3] == f"{ops},") == (ops != "NN")
 
 
 def test_a_users_matrix_is_stored_as_it_says(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_file_of_shapes_says_how_they_are_stored(tmp_path: Path) -> None:
     ][:2]
     assert shapes[0].name.startswith("shapes.csv:2 = shapes.csv:4")
     path.write_text("m,n,k,lda,trans_a\n4,5,6,5,0\n")
-    with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
+    with pytest.raises(UsageError, match="line 2: lda 5 is less than a row: A has k = 6"):
         build(measuring.WorkloadsOptions, {"file": path})
 
 

@@ -106,6 +106,12 @@ def test_the_default_kernels_of_a_cpu() -> None:
     assert statuses("default", "dot-v4") == {**planned, "dot-v4": "runs"}
 
 
+def test_a_kernel_for_intels_gpus_is_a_default_of_gpus_only() -> None:
+    """Intel's CPU driver can run it, too, where it says nothing about a CPU."""
+    for device, is_default in ((fake.CPU, False), (fake.GPU, True)):
+        assert ("intel-block" in names.of_groups("default", "none", (), device)) == is_default
+
+
 @pytest.mark.parametrize(
     ("libraries", "library"), [((), []), (("clblast",), ["clblast"]), (("cublas", "clblast"), ["cublas"])]
 )
@@ -166,7 +172,7 @@ def test_a_run_without_gemms_has_no_say_in_the_scope() -> None:
     assert rates.view_scope(run, fake.fake_peak()) == "host"
 
 
-def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -> None:
+def test_a_kernel_with_a_library_includes_the_gaps_between_its_launches() -> None:
     kernel, library = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25), library_row(300.0)
     run = fake.fake_square()
     run = replace(run, rows=(kernel, library))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,6 +154,28 @@ def test_a_row_that_power_limits_is_warmed_up_for_three_seconds_and_sampled_for_
     assert set(found.scopes["kernel"].seconds) == {0.002 * LIMITED}
     assert 3.1 < warm_s(found) < 3.5
     assert 1.0 <= found.batches[-1].end - found.batches[0].begin < 1.1
+
+
+@pytest.mark.parametrize(
+    ("load", "last", "is_limited"),
+    [
+        ("naive half", ("", 0.0, 0.0), True),  # it is sampled for 0.1 s more, until NVML has reported
+        ("", ("", 0.0, 0.0), False),  # float, which no device limits
+        ("naive half", ("naive half", -0.3, -0.05), False),  # the limit would have been known before
+        ("naive half", ("naive half", -0.3, -0.15), True),  # but the device rested since
+        ("naive half", ("tiled half", -0.3, -0.05), True),  # it was another kernel's
+    ],
+)
+def test_a_row_is_sampled_until_a_limit_would_be_known(
+    load: str, last: tuple[str, float, float], is_limited: bool
+) -> None:
+    """On an H200, NVML reports the limit up to 0.19 s after the load began: rows of 0.15 s ended before."""
+    fake = FakeInstrument()
+    fake.watch = HotWatch(HotDevice(fake, 0.01, 0.05), warm_s=0.05, reported_s=0.19)
+    fake.watch.limit_s, fake.watch.load = 0.2, last
+    result = alone(replace(fake.ready(), load=load), "device", POLICY, POLICY.budget_s, now=fake.clock)
+    assert result.conditions.power_limited == is_limited
+    assert fake.watch.load[0] == load
 
 
 def test_a_row_is_sampled_once_where_nothing_limits_it() -> None:

@@ -46,7 +46,7 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
     assert NumpyExecutor().prepare(CASE, Policy()).prepared.sets == 1
 
 
-def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_unknown_size_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda cores: 0)
     prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
     assert prepared.sets == 1

@@ -113,7 +113,7 @@ def test_groups_that_share_k_fit_the_device_with_a_batch_too() -> None:
         assert batch * chosen["GROUPS"] <= 132
 
 
-def test_local_memory_is_told_with_and_without_a_shape() -> None:
+def test_local_memory_is_known_with_and_without_a_shape() -> None:
     """The driver lists 48 KiB of the 227."""
     chosen = PRESET | VARIANT.chosen(Gemm(4096, 4096, 4096, "half"), HOPPER, PRESET)
     for parameters in (PRESET, chosen):
@@ -174,7 +174,7 @@ def test_it_is_for_hopper_alone() -> None:
     assert why_not(HOPPER, VARIANT, problem, PRESET) == ""
     for capability in ((8, 0), (10, 0)):
         assert why_not(replace(HOPPER, compute_capability=capability), VARIANT, problem, PRESET)
-    assert "is written for half" in why_not(HOPPER, VARIANT, replace(problem, dtype="double"), PRESET)
+    assert "supports only half" in why_not(HOPPER, VARIANT, replace(problem, dtype="double"), PRESET)
 
 
 def test_what_plain_sm_90_refuses_is_marked_and_nothing_else() -> None:

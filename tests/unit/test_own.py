@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from gemmbench import ladder
 from gemmbench.gemm import verify
-from gemmbench.gemm.verify import ExactTest
+from gemmbench.gemm.verify import ExactTest, Terms
 from gemmbench.ladder.own import formula, own_kernel, variant_of
 from gemmbench.ladder.variant import OWN, ParameterError
 from gemmbench.measure.child import decode, encode
@@ -27,6 +28,11 @@ from tests import fake_runs
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
 HEAD = {"arguments": ALL, "work_group": '["TS", "TS"]', "tile": '["TS", "2 * TS", 4]'}
 CODE = "__kernel void f(int m) { }\n"
+
+
+LOCAL = "__kernel void f(int m, __local float *a) { }\n"
+SIZED = "__kernel void f(int m) { int n = get_global_size(0); }\n"
+CAT = "#define CAT2(a, b) a##_##b\n#define CAT(a, b) CAT2(a, b)\n"
 
 
 def described(
@@ -76,9 +82,9 @@ def test_what_is_no_formula_is_refused(text: str) -> None:
 def test_a_formula_that_divides_by_zero_or_explodes_says_so() -> None:
     with pytest.raises(ParameterError, match="divides by zero"):
         formula("1 // TS", ["TS"])({"TS": 0})
-    with pytest.raises(ParameterError, match="no kernel takes"):
+    with pytest.raises(ParameterError, match="exceeds 32-bit integers"):
         formula("TS * TS * TS * TS", ["TS"])({"TS": 65536})
-    with pytest.raises(ParameterError, match="leaves the numbers of 32 bits, which no kernel takes"):
+    with pytest.raises(ParameterError, match="exceeds 32-bit integers"):
         formula(" * ".join(["A"] * 40), ["A"])({"A": 2**31 - 1})  # beyond what a float holds
 
 
@@ -113,7 +119,7 @@ def test_a_description_becomes_a_variant(tmp_path: Path) -> None:
     assert made.limits == ""
 
 
-def test_a_description_beside_the_file_is_the_same_kernel(tmp_path: Path) -> None:
+def test_a_description_next_to_the_file_is_the_same_kernel(tmp_path: Path) -> None:
     file = described(tmp_path)
     inside = own_kernel(file)
     toml = "\n".join(f"{key} = {value}" for key, value in HEAD.items()) + "\n[parameters]\nTS = [16, 8]\n"
@@ -129,19 +135,14 @@ def test_a_description_beside_the_file_is_the_same_kernel(tmp_path: Path) -> Non
 def test_what_is_left_out_is_fixed_and_said(tmp_path: Path) -> None:
     made = own_kernel(described(tmp_path, arguments='["A", "B", "C", "m", "n", "k", "lda"]'))
     assert made.launches.without == ("alpha", "beta", "ldb", "ldc")
-    assert made.limits.startswith("verified for alpha = 1, beta = 0, rows of B and C without gaps alone")
+    assert made.limits.startswith("verified only for alpha = 1, beta = 0, rows of B and C without gaps: ")
     plan = gemm_plan(
         [fake_runs.CPU],
         [made],
         [Gemm(8, 8, 8), Gemm(8, 8, 8, beta=1.0), Gemm(8, 8, 8, ld=(9, 8, 8)), Gemm(8, 8, 8, ld=(8, 8, 9))],
     )
     reasons = [step.row.reason if isinstance(step, Skip) else "" for step in plan]
-    assert reasons == [
-        "",
-        "mine takes no beta: it is for beta = 0, not 1",
-        "",
-        "mine takes no ldc: it is for ldc = 8, not 9",
-    ]
+    assert reasons == ["", "mine supports only beta = 0, not 1", "", "mine supports only ldc = 8, not 9"]
     assert isinstance(plan[0], Case)
     assert made.limits in plan[0].notes
     assert plan[0].row("ok").own == "mine.cl"
@@ -202,7 +203,7 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"name": '"../mine"'}, "name = '../mine'"),
     ({"kernel": '"g"'}, "kernel = 'g' is not in the file (there is f)"),
     ({"order": '"diagonal"'}, "invalid enum value 'diagonal'"),
-    ({"constraints": '["TS"]'}, "compares"),
+    ({"constraints": '["TS"]'}, "must compare"),
     ({"constraints": '["TS == 8"]'}, "TS == 8 must hold"),
     ({"parameters": "ts = [1]"}, "parameters: ts is no name"),
     ({"parameters": "REAL = [1]"}, "parameters: REAL is no name"),
@@ -213,7 +214,28 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         {"parameters": "\n".join(f"{name} = {list(range(9))}" for name in ("TS", *"ABCDEF"))},
         "parameters have 4,782,969 combinations, at most 250,000",
     ),
+    ({"arguments": '["A", "B", "C"]'}, "arguments: m, n, k are missing: gemmbench runs a kernel at several"),
+    ({"arguments": '["A", "lda", "B", "ldb", "C", "ldc"]'}, "arguments: m, n, k are missing"),
+    ({"arguments": '["m", "n", "A", "lda", "B", "ldb", "C", "ldc"]'}, "arguments: k is missing"),
+    ({"arguments": '["A", "B", "C", "n", "k"]'}, "arguments: m is missing"),
+    ({"arguments": '["A", "B", "C", "k"]', "pad": "true"}, "arguments: n is missing"),
+    ({"arguments": '["A", "B", "C", "k"]', "pad": "true", "order": '"column-major"'}, "m is missing"),
+    ({"arguments": '["A", "B", "C"]', "pad": "true", "code": SIZED}, "arguments: k is missing"),
     ({"code": "void f() {}"}, "has no __kernel void"),
+    (
+        {"code": "#define K __kernel void\nK f(int m) {}"},
+        "has no __kernel void that is plain to see: kernel = ",
+    ),
+    (
+        {"code": f"{CAT}__kernel void CAT(mm, f32)(int m) {{ }}"},
+        'a macro makes the name of the kernel: kernel = "',
+    ),
+    ({"code": "#define f mm\n" + CODE}, "a macro makes the name of the kernel"),
+    ({"code": CODE, "options": '["-Df=mm"]'}, "a macro makes the name of the kernel"),
+    ({"code": LOCAL}, "f: local memory as an argument is not supported; declare it in the kernel"),
+    ({"code": LOCAL, "arguments": ALL.replace('"ldc"', '"ldc", "LA"')}, "f: local memory as an argument"),
+    ({"code": "#define S __local\n" + LOCAL.replace("__local", "S")}, "f: local memory as an argument"),
+    ({"code": LOCAL.replace(" f(", " CAT(f, g)("), "kernel": '"CAT"'}, "CAT: local memory as an argument"),
     ({"code": CODE + CODE.replace("f(", "g(")}, "has 2 kernels (f, g)"),
 ]
 
@@ -227,6 +249,62 @@ def test_a_description_that_cannot_be_used_is_one_sentence(
     assert str(caught.value).startswith("mine.cl")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "__kernel void mm(",
+        "kernel void mm (",
+        "void __kernel mm(",
+        "void kernel\nmm(",
+        "__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void mm(",
+        "__kernel void __attribute__((reqd_work_group_size(((TS)), (TS) * (1), 1))) mm(",
+        "__attribute__((vec_type_hint(float4))) __kernel void mm(",
+        "void __attribute__((vec_type_hint(float4))) __kernel __attribute__((aligned(8))) mm(",
+        "static int helper(int kernels) { return 0; }\n__kernel /* the one */ void // of them\nmm(",
+        "#define GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))\n__kernel GROUP(16, 16) void mm(",
+        "#if A\n#define S 1\n#endif\n__kernel\n#if B\nvoid\n#else\nvoid\n#endif\nmm(",
+        "__kernel void mm(int m);\n__kernel void mm(",
+        "__kernel void old(__local int *x);\n#define KERNEL mm\n//kernel = mm\n__kernel void mm(",
+    ],
+)
+def test_a_kernel_is_known_in_every_order_of_its_signature(tmp_path: Path, signature: str) -> None:
+    keys = {"kernel": '"mm"'} if "old(" in signature else {}
+    made = own_kernel(described(tmp_path, code=f"{signature}int m) {{ }}\n", **keys))
+    assert [step.kernel for step in made.launches.passes] == ["mm"]
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        (f"{CAT}__kernel void CAT(mm, f32)(int m) {{ }}", "[]"),
+        ("__kernel void NAME(int m) { }", '["-DNAME=mm_f32"]'),
+        ("#define K(name) __kernel void name##_f32(int m) { }\nK(mm)", "[]"),
+        (
+            "#ifdef A\n__kernel void mm_f32(local int *a) {}\n#else\n__kernel void mm_f32(int m) { }\n#endif",
+            "[]",
+        ),
+    ],
+)
+def test_the_program_is_asked_for_a_kernel_that_is_described(tmp_path: Path, code: str, options: str) -> None:
+    made = own_kernel(described(tmp_path, code=code, options=options, kernel='"mm_f32"'))
+    assert [step.kernel for step in made.launches.passes] == ["mm_f32"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"arguments": '["A", "B", "C", "n", "k"]', "pad": "true"},
+        {"arguments": '["A", "B", "C", "m", "k"]', "pad": "true", "order": '"column-major"'},
+        {"arguments": '["A", "lda", "B", "ldb", "C", "ldc", "k"]', "pad": "true"},
+        {"arguments": '["A", "B", "C", "n", "k"]', "tile": '["1", "TS"]'},
+        {"arguments": '["A", "B", "C", "n", "k"]', "code": SIZED},
+        {"arguments": '["A", "B", "C", "ceil_div(m, TS)", "n * 4", "k - 1"]'},
+    ],
+)
+def test_a_length_may_come_from_elsewhere(tmp_path: Path, keys: dict[str, str]) -> None:
+    assert own_kernel(described(tmp_path, **keys)).name == "mine"
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
@@ -258,7 +336,7 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, ending: str) -> 
     assert own_kernel(file).parameters.declared == made.parameters.declared
 
 
-def test_an_include_beside_the_file_is_part_of_it(tmp_path: Path) -> None:
+def test_an_include_next_to_the_file_is_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "part.h").write_text("#define HALF 2\n")
     made = own_kernel(described(tmp_path, code=f'#include "common.clh"\n#include "part.h"\n{CODE}'))
     text = kernel_files.text(made.files[0])
@@ -296,7 +374,7 @@ def test_own_kernels_stand_behind_the_ladder() -> None:
     assert order.index("intel-block") < order.index("mine") < order.index("numpy")
 
 
-def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> None:
+def test_a_baseline_is_measured_interleaved_with_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     now = own_kernel(described(tmp_path, parameters="TS = [16, 8]\nWX = [4]"))
     old = own_kernel(described(tmp_path / "old", "before.cl", "// before\n" + CODE))
@@ -305,7 +383,7 @@ def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> N
     row = step.row("ok")
     (lost,) = rebuild([row], [fake_runs.CPU], {0: 0})
     assert isinstance(lost, Skip)
-    assert lost.row.reason == "mine is a kernel of your own: --kernel-file mine.cl brings it"
+    assert lost.row.reason == "mine is your own kernel: pass --kernel-file mine.cl"
     (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
     assert isinstance(again, Case)
     assert again.source == step.source
@@ -365,7 +443,7 @@ def simulated(
 
 
 def kernel(run: verify.Run, without: tuple[str, ...] = ()) -> verify.Kernel:
-    return verify.Kernel(run, 16, without, (16, 16), room=16)
+    return verify.Kernel(run, 16, without, Terms((16, 16)), room=16)
 
 
 def whole(length: int) -> int:
@@ -393,6 +471,8 @@ FAULTS: dict[str, verify.Run] = {
 def test_a_wrong_kernel_is_wrong_on_the_exact_test(fault: str) -> None:
     reason = verify.exact_test_error(kernel(FAULTS[fault]), "float")
     assert "on the exact test; " in reason
+    cause = "reads C although beta is 0: C held NaN; "
+    assert reason.startswith(cause) == (fault == "reads C")
 
 
 @pytest.mark.parametrize("odd_k", [False, True])
@@ -412,6 +492,32 @@ def test_a_right_kernel_has_no_fault() -> None:
         lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
     )
     assert verify.exact_test_error(bare, "float") == ""
+
+
+def test_a_kernel_that_reads_c_is_right_for_a_user_who_asks_for_another_beta() -> None:
+    reads = replace(kernel(FAULTS["reads C"]), may_read_c=True)
+    assert verify.exact_test_error(reads, "float") == ""
+    wrong = replace(kernel(FAULTS["no beta"]), may_read_c=True)
+    assert "on the exact test; " in verify.exact_test_error(wrong, "float")
+    nothing = replace(kernel(FAULTS["nothing"]), may_read_c=True)
+    assert "on the exact test; " in verify.exact_test_error(nothing, "float")
+
+
+def test_a_column_major_kernel_is_spoken_of_in_its_own_terms() -> None:
+    terms = Terms((16, 32), by_columns=True)
+    test = ExactTest.of(Gemm(35, 69, 17, alpha=2.0, beta=-1.0))
+    described = "m 69, n 35, k 17, alpha 2, beta -1, lda 74, ldb 20, ldc 76"
+
+    result = simulated(test)
+    result[20 * test.layout.ldc + 40] += 1  # row 40 and column 20 of the kernel's C
+    reason = test.error(result, terms)
+    assert "; C[40][20] is " in reason
+    assert reason.endswith(f", in the tile of rows 32 to 63 and columns 16 to 31 ({described})")
+
+    result = simulated(test)
+    result[69] = -1
+    reason = test.error(result, terms)
+    assert f"the first is C[69][0], -1, where C has 69 rows of 35 ({described})" in reason
 
 
 def test_the_first_wrong_element_is_shown_with_its_tile() -> None:

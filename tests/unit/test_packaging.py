@@ -133,4 +133,4 @@ def test_a_broken_installation_says_so(checkout: Path, tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert "kernels folder is not in" in done.stderr
+    assert "kernels folder is neither in" in done.stderr

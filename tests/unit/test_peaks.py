@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.row import Check, Problem, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Run
+from gemmbench.report.table import heading
 from gemmbench.stats import rates
 from gemmbench.suite import cached
 from gemmbench.suite.cached import CachedPeaks
@@ -39,7 +40,7 @@ def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
     return found
 
 
-def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
+def test_a_cached_row_replaces_its_case(tmp_path: Path) -> None:
     kept_in(tmp_path)
     (step,) = fill(tmp_path)
     assert isinstance(step, Skip)
@@ -126,11 +127,34 @@ def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -
     assert fill(tmp_path, device=replace(known, chip="b")) == (CASE,)
 
 
-def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
+def test_a_peak_measured_with_busy_programs_is_cached(tmp_path: Path) -> None:
     run = run_of(ROW)
     busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
     CachedPeaks(tmp_path).keep(busy, now=NOW)
-    assert list(tmp_path.iterdir()) == []
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+
+
+def test_an_uncertain_peak_is_cached_with_its_mark(tmp_path: Path) -> None:
+    wide = replace(ROW, samples={"kernel": fake.scope(1e-3, spread=0.5)})
+    kept_in(tmp_path, wide)
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+    assert rates.is_uncertain(run_of(step.row), step.row)
+
+
+def test_a_peak_that_other_programs_slowed_keeps_its_mark_in_later_runs(tmp_path: Path) -> None:
+    slowed = replace(ROW, conditions=Conditions(control_s=(1.5, 1.5)))
+    quiet = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
+    quiet = replace(quiet, conditions=Conditions(control_s=(1.0, 1.0)))
+    kept_in(tmp_path, slowed)
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+    later = run_of(step.row, quiet)
+    assert rates.is_uncertain(later, step.row)
+    assert not rates.is_uncertain(later, quiet)
+    assert "float peak ~345 GFLOPS" in heading(later, 0, "float")
+    assert "float peak 345 GFLOPS" in heading(run_of(ROW), 0, "float")
 
 
 def test_a_kept_peak_above_what_the_units_can_do_is_measured_again(tmp_path: Path) -> None:
@@ -143,6 +167,19 @@ def test_a_peak_that_a_gemm_is_above_is_not_kept(tmp_path: Path) -> None:
     faster = fake.gemm_row("tiled", Problem(512, 512, 512), 400.0)
     kept_in(tmp_path, ROW, faster)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cached_peak_that_a_gemm_is_above_is_measured_again_in_the_next_run(tmp_path: Path) -> None:
+    double = replace(fake.peak_row(4, 170.0, dtype="double"), source=SOURCE)
+    kept_in(tmp_path, ROW, double)
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+    faster = fake.gemm_row("tiled", Problem(512, 512, 512), 400.0)
+    kept_in(tmp_path, step.row, faster)
+    others = replace(CASE, dtype="double")
+    again, other = fill(tmp_path, CASE, others)
+    assert again == CASE
+    assert isinstance(other, Skip)
 
 
 def test_a_better_peak_is_not_replaced_by_a_newer_one(tmp_path: Path) -> None:
@@ -178,7 +215,7 @@ def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
     store = CachedPeaks(tmp_path)
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
     (note,) = store.notes
-    assert note.startswith(f"kept peaks cannot be read, so that they are measured again: {path}: ")
+    assert note.startswith(f"cannot read cached peaks, so they are measured again: {path}: ")
     store.keep(run_of(ROW), now=NOW)  # and the next run finds a good one
     assert isinstance(fill(tmp_path)[0], Skip)
 

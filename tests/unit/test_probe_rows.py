@@ -59,8 +59,8 @@ def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
     assert row.work.flops / min(row.samples["kernel"].seconds) == pytest.approx(1e9 / 0.9)
     assert 0.009 < row.samples["kernel"].seconds[0] < 0.011
     assert row.check.figures == pytest.approx({"doubling": 2.0, "event_over_wall": 1.0, "unrolling": 1 / 0.9})
-    assert row.race[0] == "raced forms (G/s): a*b+c 0.833, fma(a,b,c) 1.11, mad(a,b,c) 0.500"
-    assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.556, 4: 0.556, 8: 1.11, ")
+    assert row.race[0] == "tried variants (G/s): a*b+c 0.833, fma(a,b,c) 1.11, mad(a,b,c) 0.500"
+    assert row.race[1].startswith("tried chains (G/s): 1: 0.667, 2: 0.556, 4: 0.556, 8: 1.11, ")
     assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
     rate = pytest.approx(1e9 / 0.9)
     assert known == {("flops", "float"): {"width": 4, "chains": 8, "rate": rate}}
@@ -132,14 +132,14 @@ def test_a_form_that_does_not_compile_is_left_out() -> None:
     fake.trip_s = lambda entry: refusal("no fma") if entry["form"] == "fma(a,b,c)" else honest(entry)
     assert run(fake, FLOAT).choice["form"] == "a*b+c"
     fake.trip_s = lambda entry: refusal("broken")
-    with pytest.raises(NotMeasuredError, match="no form of the probe compiles: broken"):
+    with pytest.raises(NotMeasuredError, match="no variant of the probe compiles: broken"):
         run(fake, FLOAT)
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"ignored_past": 20}, "doubling the trips multiplies the time by 1.00, not by 2"),
+        ({"ignored_past": 20}, "doubling the loop count multiplies the time by 1.00, not by 2"),
         ({"event_share": 1 / 70}, "event clock says 0.014 times the wall clock, which is used instead"),
         (
             {"trip_s": lambda entry: 1e-6 * 0.8 ** (entry["unroll"] == 16) * unfolded(entry)},
@@ -191,7 +191,7 @@ def test_a_rate_may_exceed_the_peak_by_what_the_clock_may_be_higher(
     assert (row.check.verdict, row.notes) == (verdict, ())
 
 
-def test_two_depths_whose_rates_the_machine_moved_apart_are_measured_in_turn() -> None:
+def test_two_depths_with_drifting_rates_are_interleaved() -> None:
     """The race sees one depth while the machine is slow; batch by batch they are alike."""
     fake = arithmetic(trip_s=lambda entry: 1e-6 * unfolded(entry))
     slow = {"is": True}
@@ -235,7 +235,7 @@ def test_a_pass_is_sampled_whole_and_doubled_from_its_halves() -> None:
     assert row.choice["pattern"] == "item"
     assert row.work == Work(bytes=40_000_000)
     assert set(row.samples["kernel"].seconds) == {0.04}
-    assert row.race[-1].startswith("raced (GB/s): ")
+    assert row.race[-1].startswith("tried (GB/s): ")
     assert "pattern item: 1.00, group: 0.500, streams: 0.500" in row.race[-1]
     work = [entry[3:] for entry in fake.log if entry[0] == "batch"]
     assert {(1, 1), (2, 2), (1, 4)} == set(work)
@@ -278,7 +278,7 @@ def test_the_fastest_way_to_transfer_is_sampled() -> None:
 
 
 @pytest.mark.parametrize(("growth", "way"), [(4.0, "map"), (1.1, "zero-copy")])
-def test_a_map_that_takes_no_longer_for_more_moves_nothing(growth: float, way: str) -> None:
+def test_a_map_that_takes_the_same_time_for_more_moves_nothing(growth: float, way: str) -> None:
     fake = transfers(trip_s=lambda entry: 1e-3 * (growth if int(entry["bytes"]) == 32 << 20 else 1.0))
     gpu, known = replace(DEVICE, unified_memory=False), Known()
     row = in_process.result_of(measured(fake, replace(UPLOAD, variant="upload-mapped"), gpu, POLICY, known))
@@ -328,7 +328,7 @@ def test_a_peak_is_no_surer_than_the_timer(monkeypatch: pytest.MonkeyPatch) -> N
     assert scope.tick_s == pytest.approx(1e-3 / scope.batch)
 
 
-def test_a_chase_is_told_by_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chase_is_checked_by_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeProbes(trip_s=lambda _: 1e-7, unit=lambda _: Work(), trips=(2, 1 << 29))
     monkeypatch.setattr(type(fake.watch), "tick_s", 1e-6)
     row = run(fake, Case("latency", 0, "pointer-chase", "int", {"bytes": 4096}))

@@ -49,7 +49,7 @@ def test_a_form_is_one_that_its_file_asks_for(form) -> None:  # type: ignore[no-
     assert form.recurrence in RECURRENCES
     options = form.options(4, 16, (8, 1))
     assert options[-4:] == ("-DWIDTH=4", "-DUNROLL=16", "-DCHAINS_1", "-DCHAINS_8")
-    needs = set(re.findall(r"!defined\((\w+)\)", source)) - {"CHAINS"}
+    needs = set(re.findall(r"!defined\((\w+)\)", source)) - {"CHAINS", "cl_khr_fp16"}
     assert needs <= {word.removeprefix("-D").split("=")[0] for word in options}
 
 
@@ -123,7 +123,7 @@ def test_a_hopper_gpu_has_them_all_by_ptx() -> None:
     assert "wgmma" not in rows(ampere, "half")
 
 
-def test_a_gemm_on_matrix_units_is_held_against_them_fed_with_random_numbers() -> None:
+def test_a_gemm_on_matrix_units_is_compared_with_their_random_peak() -> None:
     assert rows(H200, "half", "matrix") == {"mma": ["run"] * 2, "wgmma": ["run"] * 2}
     assert rows(H200, "double", "matrix") == {"mma": ["run"]}
     assert rows(DEVICE, "half", "matrix") == {}

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
-from gemmbench.model.row import Problem
-from gemmbench.report.progress import Progress, line
+from gemmbench.model.row import Check, Problem, Row
+from gemmbench.report.progress import Progress, brief_line, line
 from tests import fake_runs as fake
 
 ROW = replace(
@@ -44,6 +45,40 @@ def test_a_terminal_sees_label_stage_count_and_time() -> None:
     assert "1/2" in text
     assert "--:--" in text  # the first case tells how long the others take
     assert "2/2" not in text  # neither the resumed row nor the other was among the planned ones
+
+
+def test_a_terminal_sees_each_new_figure_as_it_comes() -> None:
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown(terminal=True))
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert lines.count("register 512: 38.2 GFLOPS") == 1
+    assert not any("skipped" in line or "noise" in line for line in lines)
+    assert "register 512: 38.2 GFLOPS" not in shown(terminal=True, verbose=1)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (fake.gemm_row("naive", Problem(64, 64, 64), 9.97), "naive 64: 9.96 GFLOPS"),
+        (fake.gemm_row("naive", Problem(8, 8, 4), 9.97, dtype="half"), "naive half 8x8x4: 9.96 GFLOPS"),
+        (replace(ROW, label="fc6"), "register fc6 512: 38.2 GFLOPS"),
+        (replace(ROW, samples={"kernel": fake.scope(1e-3, spread=0.5)}), "register 512: ~199 GFLOPS"),
+        (fake.peak_row(4, 88.0, dtype="int"), "flops int width 4: 88.0 GIOPS"),
+        (
+            replace(fake.peak_row(4, 88.0), check=Check("suspect")),
+            "flops float width 4: 88.0 GFLOPS, suspect",
+        ),
+    ],
+)
+def test_brief_lines(row: Row, words: str) -> None:
+    assert brief_line(row) == words
+
+
+def test_a_search_prints_no_figures_on_a_terminal() -> None:
+    stream = io.StringIO()
+    with Progress(Console(file=stream, force_terminal=True, width=100), False, 0) as progress:
+        progress.handle(Planned(1))
+        progress.handle(Finished(replace(ROW, phase="trial")))
+    assert "38.2" not in stream.getvalue()
 
 
 def test_no_terminal_no_word() -> None:

@@ -40,7 +40,7 @@ def test_another_architecture_is_unsupported() -> None:
     assert caught.value.status == "unsupported"
 
 
-def test_a_binary_that_is_no_ptx_is_told() -> None:
+def test_a_binary_that_is_not_ptx_is_reported() -> None:
     with pytest.raises(NotMeasuredError, match="is not PTX text") as caught:
         released("\x7fELF", "sm_90a")
     assert caught.value.status == "failed"

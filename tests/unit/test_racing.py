@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Handle, LostError, NotMeasuredError
 from gemmbench.model.row import Parameters, Work
+from gemmbench.probes import race as race_module
 from gemmbench.probes.race import Race, doubling, trips_for
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
@@ -63,7 +65,7 @@ def test_the_fastest_wins_by_its_operations() -> None:
         assert found.best_rate == pytest.approx(1600 / 3e-6)
 
 
-def test_unrolling_is_told_for_the_same_candidate_at_another_depth() -> None:
+def test_unrolling_compares_the_same_candidate_at_another_depth() -> None:
     fake = instrument()
     fake.trip_s = lambda candidate: 5e-6 if candidate["form"] == "mad" else 1e-6
     with race(fake) as found:
@@ -79,9 +81,9 @@ def test_unrolling_is_told_for_the_same_candidate_at_another_depth() -> None:
 def test_the_best_rate_of_each_form_and_number_of_chains_is_shown() -> None:
     with race() as found:
         found.enter([scripted(1e-6), scripted(2e-6, "mad")])
-        forms, chains = found.summary(form="forms", chains="chains")
-    assert forms == "raced forms (G/s): fma 0.400, mad 0.200"
-    assert chains == "raced chains (G/s): 2: 0.400"
+        forms, chains = found.summary(form="variants", chains="chains")
+    assert forms == "tried variants (G/s): fma 0.400, mad 0.200"
+    assert chains == "tried chains (G/s): 2: 0.400"
 
 
 def test_what_a_compiler_refuses_is_left_out() -> None:
@@ -142,16 +144,29 @@ def test_the_final_is_run_with_the_work_that_is_sampled() -> None:
 def test_the_note_has_each_choice_that_differed() -> None:
     with race() as found:
         found.enter([scripted(1e-6), scripted(1e-6)])
-        assert found.note() == "raced (GB/s): one way only"
+        assert found.note() == "tried (GB/s): one variant only"
         found.enter([scripted(2e-6, "mad")])
-        expected = "raced (GB/s): form fma: 0.400, mad: 0.200; seconds 1e-06: 0.400, 2e-06: 0.200"
+        expected = "tried (GB/s): form fma: 0.400, mad: 0.200; seconds 1e-06: 0.400, 2e-06: 0.200"
         assert found.note() == expected
 
 
-def test_twice_the_work_is_told_from_work_that_is_not_done() -> None:
-    assert doubling(handle(1e-6), 10_000, 0.05) == pytest.approx(2.0)
+@pytest.mark.parametrize(("budget_s", "runs"), [(0.005, 4), (0.05, 12), (0.3, 24), (10.0, 24)])
+def test_a_smaller_budget_doubts_a_doubling_for_less_time(
+    budget_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair of launches takes 30 ms. Six budgets, of at most 24 pairs."""
+    fake = instrument()
+    folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)
+    fake.ignored_past = 15_000
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(perf_counter=fake.clock))
+    assert doubling(folded, 10_000, 0.05, budget_s) == pytest.approx(1.5)
+    assert sum(entry[0] == "batch" for entry in fake.log) == 2 * runs
+
+
+def test_twice_the_work_differs_from_work_that_is_not_done() -> None:
+    assert doubling(handle(1e-6), 10_000, 0.05, 1.0) == pytest.approx(2.0)
     fake = instrument()
     folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)
     fake.ignored_past = 10_000
-    assert doubling(folded, 10_000, 0.05) == pytest.approx(1.0)
-    assert doubling(folded, 1000, 0.05, launches=2) == pytest.approx(2.0)
+    assert doubling(folded, 10_000, 0.05, 1.0) == pytest.approx(1.0)
+    assert doubling(folded, 1000, 0.05, 1.0, launches=2) == pytest.approx(2.0)

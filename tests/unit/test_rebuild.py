@@ -14,6 +14,7 @@ from gemmbench.plan import Tuned, gemm_plan, peak_plan, rebuild
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
+from gemmbench.regress.baseline import match_key
 from tests import fake_runs as fake
 
 
@@ -74,7 +75,7 @@ def test_what_this_version_does_not_have_says_so() -> None:
     assert all(isinstance(step, Skip) for step in steps)
     found = [step.row for step in steps if isinstance(step, Skip)]
     assert {row.status for row in found} == {"unsupported"}
-    assert all(row.reason.startswith("this gemmbench has no ") for row in found)
+    assert all(row.reason.startswith("this version has no ") for row in found)
     assert [row.key for row in found] == [row.key for row in rows_]
 
 
@@ -97,7 +98,7 @@ def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() 
     assert step.parameters == {"TS": 8}
 
 
-def test_in_turn_the_old_kernel_runs_with_the_presets_of_its_time() -> None:
+def test_interleaved_the_old_kernel_uses_its_old_presets() -> None:
     (one,) = placed(fake.CPU)
     tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
     (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
@@ -116,3 +117,10 @@ def test_parameters_that_the_tuner_kept_stay() -> None:
     (step,) = rebuild(rows(plan), [one], {0: 0})
     assert isinstance(step, Case)
     assert step.parameters == {"TS": 8}
+
+
+def test_a_row_without_a_case_pairs_with_its_old_row() -> None:
+    gone = replace(fake.gemm_row("gone", Problem(8, 8, 8), 1.0, parameters={"TS": 16}), given=())
+    (step,) = rebuild([gone], placed(fake.CPU), {0: 0})
+    assert isinstance(step, Skip)
+    assert match_key(step.row, 0) == match_key(gone, 0)

@@ -17,7 +17,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
-from gemmbench.opencl.runtime import BuiltProgram, Runtime, registers_and_spills
+from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, registers_and_spills
 from gemmbench.plan import gemm_plan
 from tests.fake_runs import CPU, GPU, POCL, fake_square
 from tests.unit.test_plan import DEVICE
@@ -43,7 +43,7 @@ def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
     assert registers_and_spills("", "naive") == (None, None)
 
 
-def test_a_kernel_that_spills_and_one_that_was_not_built_are_told_apart() -> None:
+def test_a_kernel_that_spills_differs_from_one_that_was_not_built() -> None:
     run = fake_square()
     row = next(row for row in run.rows if row.kind == "gemm" and row.device == 0)
     spilling = Resources("big", "multiply", 128, 256, 32, 0, 33028, 255, 128)
@@ -63,22 +63,28 @@ class SmallKernel:
     """A compiled kernel of a driver that takes so many work-items in a group of any of them."""
 
     most = 32
+    required = (0, 0, 0)
 
     def __init__(self, program: object, name: str) -> None:
         self.name = name
 
     def get_work_group_info(self, what: int, device: object) -> Any:
         info = cl.kernel_work_group_info
-        return {info.WORK_GROUP_SIZE: self.most, info.COMPILE_WORK_GROUP_SIZE: [0, 0, 0]}.get(what, 0)
+        return {info.WORK_GROUP_SIZE: self.most, info.COMPILE_WORK_GROUP_SIZE: self.required}.get(what, 0)
 
 
-def built_for(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] | None = None) -> Any:
+def built_for(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    given: dict[str, int] | None = None,
+    device: DeviceFacts = DEVICE,
+) -> Any:
     """What a variant becomes on such a driver, and the notes of its row."""
     monkeypatch.setattr(cl, "Kernel", SmallKernel)
     runtime = object.__new__(Runtime)
-    runtime.facts, runtime.device = DEVICE, None
+    runtime.facts, runtime.device = device, None
     executor = GemmExecutor(runtime)
-    (case,) = gemm_plan([DEVICE], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
+    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
     assert isinstance(case, Case)
     programs = dict.fromkeys(BY_NAME[name].files, BuiltProgram(None, 0.5, ""))
     smaller = executor._smaller_groups(case, programs)
@@ -105,7 +111,7 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
     built, notes = built_for(monkeypatch, "naive")
     assert built.choice == {"WX": 8, "WY": 4}
     assert [(kernel.group, kernel.most) for kernel in built.resources] == [(32, 32)]
-    assert notes == ("work-groups of 8x4 instead of 16x16: the driver takes no more as compiled",)
+    assert notes == ("work-groups of 8x4 instead of 16x16: the compiled kernel supports no more",)
     monkeypatch.setattr(SmallKernel, "most", 256)
     built, notes = built_for(monkeypatch, "naive")
     assert (built.choice, notes) == ({}, ())
@@ -113,8 +119,63 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
 
 
 def test_groups_that_were_asked_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotMeasuredError, match="naive takes work-groups of 32 as compiled here, not of 128"):
+    with pytest.raises(NotMeasuredError, match="naive supports work-groups of up to 32 work-items, not 128"):
         built_for(monkeypatch, "naive", {"WX": 8})
+
+
+def test_a_large_buffer_is_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's driver hung at 2^31 words, and filled 6 GiB."""
+    parts: list[tuple[int, int]] = []
+    monkeypatch.setattr(cl, "enqueue_fill_buffer", lambda *given: parts.append(given[-2:]))
+    runtime = object.__new__(Runtime)
+    runtime.queue = None
+    runtime.fill(None, b"\0", (2 << 30) + 5)
+    assert parts == [(0, 1 << 30), (1 << 30, 1 << 30), (2 << 30, 5)]
+
+
+@pytest.mark.parametrize("required", [(0, 0, 0), (16, 16, 1)])
+def test_nvidias_limit_of_256_counts_only_where_the_source_requires_a_group(
+    required: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its driver reports 256 for every other kernel, and launches 1,024 work-items."""
+    monkeypatch.setattr(SmallKernel, "most", 256)
+    monkeypatch.setattr(SmallKernel, "required", required)
+    nvidia = replace(DEVICE, type="gpu", platform="NVIDIA CUDA", max_work_group_size=1024)
+    if any(required):
+        runtime = object.__new__(Runtime)
+        runtime.facts, runtime.device = nvidia, None
+        assert runtime.group_limit(SmallKernel(None, "tiled")) == (256, required)
+        return
+    built, notes = built_for(monkeypatch, "naive", {"WX": 32, "WY": 32}, nvidia)
+    assert ([(kernel.group, kernel.most) for kernel in built.resources], notes) == ([(1024, 1024)], ())
+
+
+@pytest.mark.parametrize(
+    ("routine", "code", "status", "sentence"),
+    [
+        (
+            "clEnqueueNDRangeKernel",
+            cl.status_code.OUT_OF_RESOURCES,
+            "unsupported",
+            "the device has too few registers or too little local memory for such a work-group: ",
+        ),
+        (
+            "clWaitForEvents",
+            -9999,
+            "failed",
+            "a kernel left its buffers, so this process cannot use the device again: ",
+        ),
+        ("clFinish", cl.status_code.INVALID_VALUE, "failed", "the driver reported an error: "),
+    ],
+)
+def test_an_error_of_the_driver_becomes_a_sentence(
+    routine: str, code: int, status: str, sentence: str
+) -> None:
+    """NVIDIA's driver answers -9999 after a kernel left its buffers, which OpenCL does not name."""
+    with pytest.raises(NotMeasuredError) as caught, errors():
+        raise cl.RuntimeError(cl._cl._ErrorRecord(routine, code, ""))
+    assert (caught.value.status, caught.value.restart) == (status, code != cl.status_code.INVALID_VALUE)
+    assert caught.value.reason.startswith(f"{sentence}{routine} failed: ")
 
 
 def test_a_device_of_opencl_1_1_gets_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:

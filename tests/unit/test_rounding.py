@@ -209,7 +209,7 @@ def test_elements_of_bfloat16_are_bits_and_those_of_tf32_are_floats_with_all_the
     assert np.unique(decode(a, DTYPES["e5m2"])).size > 30
 
 
-def test_sums_of_integers_are_told_that_could_leave_c() -> None:
+def test_sums_of_integers_that_could_overflow_are_reported() -> None:
     assert not verify.could_overflow(Gemm(1, 1, 2**17 - 1, "char"))
     assert verify.could_overflow(Gemm(1, 1, 2**17, "char"))
     assert verify.could_overflow(Gemm(1, 1, 2**17, "char", alpha=0))  # the product alone

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmbench.stats import intervals
-from gemmbench.stats.intervals import interleaved_ratio, summarize
+from gemmbench.stats.intervals import Interval, interleaved_ratio, summarize
 
 
 @pytest.mark.parametrize("count", [20, 60, 150])
@@ -98,3 +98,35 @@ def test_one_pair_is_a_ratio_too() -> None:
 def test_sides_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
         interleaved_ratio([1.0, 1.0], [1.0])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "finding"),
+    [
+        (1.11, 1.3, "slower"),
+        (0.5, 0.89, "faster"),
+        (0.91, 1.09, "unchanged"),
+        (0.9, 1.1, "unchanged"),
+        (1.09, 1.3, "cannot tell"),
+        (0.85, 0.95, "cannot tell"),
+        (0.5, 2.0, "cannot tell"),
+        (math.nan, math.nan, "cannot tell"),
+    ],
+)
+def test_a_finding_holds_for_the_whole_interval(low: float, high: float, finding: str) -> None:
+    assert Interval((low + high) / 2, low, high).finding(0.1) == finding
+
+
+def test_without_a_threshold_a_finding_is_the_order_of_two_figures() -> None:
+    slow, fast, wide = Interval(10, 9, 11), Interval(20, 18, 22), Interval(15, 10, 21)
+    assert slow.over(fast) == Interval(0.5, 0.5 * 18 / 22, 0.5 * 22 / 18)
+    found = [one.over(other).finding(0) for one, other in ((fast, slow), (slow, fast), (wide, slow))]
+    assert found == ["slower", "faster", "cannot tell"]
+
+
+@pytest.mark.parametrize("width", [0.01, 0.1, 0.3])
+def test_a_change_above_the_smallest_slowdown_is_found(width: float) -> None:
+    unchanged = Interval(1.0, 1 - width, 1 + width)
+    least = 1 + unchanged.smallest_slowdown(0.05)
+    for factor, finding in ((1.001 * least, "slower"), (0.999 * least, "cannot tell")):
+        assert Interval(factor, factor * (1 - width), factor * (1 + width)).finding(0.05) == finding

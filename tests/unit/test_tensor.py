@@ -126,10 +126,12 @@ def test_a_device_lists_no_half_and_has_tensor_cores_for_it() -> None:
         ("half", (0, 0), "mma needs an NVIDIA device of compute capability 8.0 or later"),
         ("half", (7, 5), "mma needs an NVIDIA device of compute capability 8.0 or later; this one has 7.5"),
         ("double", (8, 6), "mma needs an NVIDIA device of compute capability 9.0 or later; this one has 8.6"),
-        ("float", (9, 0), "nv-mma is written for half, bfloat16, tf32, double, char"),
+        ("float", (9, 0), "nv-mma supports only half, bfloat16, tf32, double, char"),
     ],
 )
-def test_a_device_without_them_is_told_so(dtype: str, capability: tuple[int, int], reason: str) -> None:
+def test_a_device_without_matrix_units_has_a_reason(
+    dtype: str, capability: tuple[int, int], reason: str
+) -> None:
     device = replace(DEVICE, compute_capability=capability)
     (step,) = gemm_plan([device], [NV_MMA], [Gemm(64, 64, 64, dtype)])
     assert isinstance(step, Skip)

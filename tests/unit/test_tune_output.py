@@ -45,9 +45,44 @@ def test_the_shipped_preset_is_always_there() -> None:
     assert [line[:2] for line in lines if line[:3] in ("1  ", "2  ", "3  ")] == ["1 ", "2 "]
 
 
+def test_the_second_timing_is_shown_and_decides() -> None:
+    run = fake_tune()
+    stars = [line.split()[0] for line in printed(run).splitlines() if "*" in line]
+    assert stars == ["1"]
+    assert "Timed again" not in printed(run)
+
+    heat = [row for row in run.rows if row.phase == FINALIST]
+    other = next(row for row in heat[2:] if row.variant == "register")
+    slow, fast = heat[1], other
+    changed = {id(slow): other.samples, id(fast): slow.samples}
+    rows = [
+        replace(row, samples=changed.get(id(row), row.samples)) if row.phase == FINALIST else row
+        for row in run.rows
+    ]
+    text = printed(replace(run, rows=tuple(rows)))
+    (star,) = [line.split()[0] for line in text.splitlines() if "*" in line]
+    assert star != "1"
+    assert f"Timed again, number {star} was faster than number 1, the best of the search." in flat(text)
+    gflops, again = text.splitlines()[4].split()[1], text.splitlines()[4].split()[3]
+    assert (gflops, again) == ("25.7", "18.8")
+
+    heat = [
+        row if row.parameters == run.rows[0].parameters else replace(row, samples=other.samples)
+        for row in heat
+    ]
+    kept = [row for row in run.rows if row.phase == TRIAL]
+    text = flat(printed(replace(run, rows=(*kept, *heat))))
+    assert "Timed again, the shipped preset was faster than number 1, the best of the search." in text
+    assert "The shipped preset stays: no other configuration was faster when timed again." in text
+
+
+def test_large_speedups_have_three_digits() -> None:
+    assert "The winner is saved: 24.4 times as fast (24.4 to 24.4)" in flat(printed(fake_tune(gain=24.418)))
+
+
 def test_verdicts() -> None:
     run = fake_tune()
-    assert "The winner is saved: 1.300 times as fast" in flat(printed(run))
+    assert "The winner is saved: 1.30 times as fast (1.30 to 1.30)" in flat(printed(run))
     assert "Slower at 128x128x128 (0.900)." in flat(printed(run))
     same = flat(printed(fake_tune(gain=1.0)))
     assert "The shipped preset stays: the best found is 1.0" in same
@@ -84,7 +119,7 @@ def test_what_is_said_of_a_shipped_preset_without_a_rate(status: str, verdict: s
     assert ("as a preset" in text) == ("is saved" in verdict)
 
 
-def test_a_winner_that_was_wrong_in_the_rounds_is_told() -> None:
+def test_a_winner_that_was_wrong_in_the_rounds_is_reported() -> None:
     run = fake_tune()
     last = replace(run.rows[-1], status="wrong", reason="residual 3.1 times the bound", samples={})
     text = flat(printed(replace(run, rows=(*run.rows[:-1], last))))

@@ -72,7 +72,7 @@ def test_it_finds_the_best_and_holds_it_against_the_shipped_preset(tmp_path: Pat
     assert machine.now <= 120 * 1.1
 
 
-def test_a_choice_of_its_own_is_held_against_what_is_fixed(tmp_path: Path) -> None:
+def test_a_choice_of_parameters_is_compared_with_fixed_parameters(tmp_path: Path) -> None:
     """The shipped side is the kernel's own choice at every size, also where the finals go to others."""
     image = BY_NAME["image-4x8"]
     machine = Machine(gflops=lambda case: 40.0 if case.parameters == {"WX": 4, "WY": 2} else 20.0)
@@ -105,7 +105,7 @@ def test_the_finals_take_turns(tmp_path: Path) -> None:
     assert [case.versus.parameters for case in rounds if case.versus] == [shipped] * len(rounds)
 
 
-def test_a_shipped_preset_that_fails_in_turn_is_told(tmp_path: Path) -> None:
+def test_a_shipped_preset_that_fails_interleaved_is_reported(tmp_path: Path) -> None:
     shipped, machine = REGISTER.preset("cpu-intel"), Machine()
     fails = {"on": False}
     machine.trouble = lambda case: ("wrong", "why") if fails["on"] and case.parameters == shipped else None
@@ -120,7 +120,7 @@ def test_a_shipped_preset_that_fails_in_turn_is_told(tmp_path: Path) -> None:
     assert reasons == {"not interleaved with register: wrong: why"}
 
 
-def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
+def test_sizes_over_the_time_limit_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     found = run(path, Machine(), budget_s=20.0)
     left_out = [one for one in found.comparisons if one.speedup is None]
@@ -128,6 +128,17 @@ def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
     assert left_out
     assert {one.reason for one in left_out} == {"skipped: --budget left no time for it"}
     assert len(found.comparisons) == 4
+
+
+def test_time_that_the_search_leaves_is_for_the_finals(tmp_path: Path) -> None:
+    """All of a small space is measured long before the budget ends."""
+    whole = rules.space(REGISTER, fake.CPU, (PROBLEM,))
+    few = replace(whole, configurations=tuple(sorted(whole.configurations, key=tuner.speed)[-8:]))
+    machine = Machine()
+    found = run(tmp_path / "t.jsonl", machine, budget_s=40.0, space=few)
+    assert len(of_search(machine)) <= 9
+    assert [one.reason for one in found.comparisons] == ["", "", "", ""]
+    assert machine.now <= 40.0 * 1.1
 
 
 def test_the_shipped_preset_stays_where_it_is_the_best(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_attempts_are_in_the_order_of_trying() -> None:
     assert len(rates) == 41 - 3
 
 
-def test_a_winner_is_kept_and_told_where_it_loses() -> None:
+def test_a_winner_is_saved_and_reports_where_it_loses() -> None:
     found = result.result(tuner.fake_tune())
     assert found.winner == tuner.fake_search()[31].parameters
     assert found.finished

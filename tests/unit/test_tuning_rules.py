@@ -151,24 +151,26 @@ def test_shares_leave_time_for_the_finals() -> None:
 
 def test_finals_fit_their_share() -> None:
     budget_s = 300.0
-    found = tuning.finals(budget_s, 30, [SQUARE], 1e-3, 0.3)
+    found = tuning.finals(tuning.finals_s(budget_s), 30, [SQUARE], 1e-3, 0.3)
     assert len(found.others) == 3
     assert found.left_out == ()
-    assert found.policy.budget_s <= 3
-    rows = tuning.FINALISTS + 1 + 2 * tuning.ROUNDS * 4
-    assert rows * (0.3 + found.policy.budget_s) <= budget_s - tuning.shares_s(budget_s)[1]
+    assert max(policy.budget_s for policy in found.policies.values()) <= 3
+    rows = dict.fromkeys(found.policies, 2 * tuning.ROUNDS)
+    rows[SQUARE] += tuning.FINALISTS + 1
+    spent_s = sum(rows[problem] * (0.3 + policy.budget_s) for problem, policy in found.policies.items())
+    assert spent_s <= budget_s - tuning.shares_s(budget_s)[1]
 
 
 def test_a_short_budget_leaves_the_large_problem_out() -> None:
-    found = tuning.finals(40, 30, [SQUARE], 0.02, 0.1)
+    found = tuning.finals(12, 30, [SQUARE], 0.02, 0.1)
     assert [p.m for p in found.left_out] == [1024]
     assert [p.m for p in found.others] == [128, 511]
-    assert tuning.finals(2, 30, [SQUARE], 0.02, 0.3).others == ()
+    assert tuning.finals(0.6, 30, [SQUARE], 0.02, 0.3).others == ()
 
 
 def test_finals_never_refuse_the_shipped_preset() -> None:
-    found = tuning.finals(10, 30, [SQUARE], 3.0, 0.3)
-    assert too_slow(3.0, found.policy) is None
+    found = tuning.finals(3, 30, [SQUARE], 3.0, 0.3)
+    assert too_slow(3.0, found.policies[SQUARE]) is None
 
 
 def test_a_card_is_searched_with_more_than_a_processor() -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gemmbench import chart_views
+from gemmbench import UsageError, api, chart_views
 from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.model.device import Conditions
+from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run
 from gemmbench.report import table as table_table
+from gemmbench.stats import rates
 from gemmbench.tune import result as table
 from gemmbench.views import VIEWS, sheets, show, to_markdown
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.unit.test_tables import text
 
+ROOT = Path(__file__).parents[2]
 MISLEADING = ("tune", "workloads", "precision", "gemm", "--scope", "host")
 
 
@@ -91,16 +98,67 @@ def test_verbose_shows_no_table_twice() -> None:
     assert len({*captions}) == len(captions)
 
 
-def test_peaks_beside_gemms_are_left_to_verbose() -> None:
+def test_peaks_of_a_run_with_gemms_are_shown_with_verbose() -> None:
     run = seen_as("square", fake.fake_square())
     assert "Arithmetic" not in text(show(run, fake.ORDER))
     assert "Arithmetic" in text(show(run, fake.ORDER, verbose=True))
 
 
-def test_a_sweep_of_one_size_stays_a_sweep_of_its_own_dimension() -> None:
+def test_a_sweep_of_one_size_is_a_table_of_a_problem_with_intervals() -> None:
     rows = tuple(row for row in fake.fake_sweep_k().rows if not row.problem or row.problem.k == 1024)
     run = seen_as("sweep-k", replace(fake.fake_sweep_k(), rows=rows))
-    assert "float GEMM, m = n = 1024, " in to_markdown(run, fake.ORDER)
+    table = to_markdown(run, fake.ORDER)
+    assert "float GEMM, m = n = k = 1024, " in table
+    assert " | with transfers | of peak |" in table
+    assert "| tiled | 7.57 \\[7.56, 7.57\\] | " in table
+    again = replace(run, rows=(*rows, *rows))
+    assert "by scope" in to_markdown(again, fake.ORDER), "several rows of a kernel are no ranking"
+
+
+def selected(**selection: Any) -> str:
+    whole = api.load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    return text(whole.select(**selection).table())
+
+
+def test_a_size_with_transfers_is_one_short_table_with_intervals() -> None:
+    shown = selected(sizes=256, scope="host", kernels="default,numpy")
+    assert re.search(r"^cpu-packed +\*199 \[197, 201\] +85 %$", shown, re.MULTILINE)
+    assert re.search(r"^numpy \(host\) +181 \[180, 181\] +77 %$", shown, re.MULTILINE)
+    assert "float GEMM, m = n = k = 256, GFLOPS\n" in shown
+    assert "in the kernel" not in shown
+    assert "on the device" not in shown
+    assert len(shown.splitlines()) <= 30
+
+
+def test_selected_rows_keep_the_scope_and_the_marks_of_their_run() -> None:
+    """What slowed a row is known from the bursts of the other rows, and a library sets the scope."""
+    run = api.load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    of_all = {id(row): rates.is_uncertain(run, row) for row in run.rows}
+    slow = replace(run.rows[-1], conditions=Conditions(control_s=(1.0, 1.0)))
+    quick = (replace(row, conditions=Conditions(control_s=(0.1, 0.1))) for row in run.rows[:-1])
+    whole = api.Run(run.header, (*quick, slow))
+    assert rates.slowed(whole, slow) > 1
+    assert rates.slowed(whole.select(kernels=slow.variant), slow) == rates.slowed(whole, slow)
+    few = run.select(kernels=["wide", "naive"], sizes="256,512")
+    assert {row.variant for row in few.rows if row.kind == "gemm"} == {"wide", "naive"}
+    assert {row.problem.m for row in few.rows if row.problem} == {256, 512}
+    assert all(rates.is_uncertain(few, row) == of_all[id(row)] for row in few.rows)
+    assert "GFLOPS on the device" in text(few.table())
+
+
+def test_only_a_sweep_has_sizes_to_select() -> None:
+    run = fake.fake_workloads()
+    with pytest.raises(UsageError, match=r"^--sizes is for sweeps, and r.jsonl is not one$"):
+        api.Run(run.header, run.rows, "r.jsonl").select(sizes=8)
+
+
+def test_a_host_scope_that_is_known_to_be_faster_is_explained() -> None:
+    row = fake.gemm_row("tiled", Problem(64, 64, 64), 2.0)
+    faster = tuple(s / 2 for s in row.samples["kernel"].seconds)
+    odd = replace(row, samples={**row.samples, "host": replace(row.samples["host"], seconds=faster)})
+    for rows, is_odd in (((row,), False), ((odd,), True)):
+        run = seen_as("square", Run(fake.header(("square",)), rows))
+        assert ("host scope faster: tiled at 64: scopes are timed one after" in text(show(run))) == is_odd
 
 
 def test_a_tuners_run_has_no_chart() -> None:

@@ -1,0 +1,185 @@
+"""No sentence, star or chart says more than the intervals of the rows that it is about."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemmbench import pages, views
+from gemmbench.model.device import Conditions
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.stats import claims, rates
+from gemmbench.stats.claims import Evidence
+from gemmbench.stats.intervals import summarize
+from tests import fake_runs as fake
+from tests.unit.test_tables import text
+
+KERNELS = ("naive", "tiled", "register", "cpu-packed")
+SIZES = (64, 128, 256, 512)
+QUIET_S = 0.001  # of a control burst
+
+
+@st.composite
+def rows(draw: st.DrawFn, sizes: tuple[int, ...] = SIZES) -> tuple[Row, ...]:
+    """Rows of some kernels and of numpy with random rates, spreads and control bursts."""
+    made = []
+    for name in (*KERNELS, "numpy"):
+        for size in sizes:
+            rate = draw(st.sampled_from((10.0, 20.0, 21.0, 22.0, 40.0, 400.0)))
+            spread = draw(st.sampled_from((0.001, 0.02, 0.1, 0.7)))
+            slowdown = draw(st.sampled_from((1.0, 1.0, 1.02, 1.6)))
+            row = fake.gemm_row(
+                name, Problem(size, size, size), rate, -1 if name == "numpy" else 0, spread=spread
+            )
+            if draw(st.integers(0, 9)) == 0:
+                short = {at: replace(each, seconds=each.seconds[:2]) for at, each in row.samples.items()}
+                row = replace(row, samples=short)
+            bursts = (QUIET_S, QUIET_S * slowdown)
+            made.append(replace(row, conditions=Conditions(control_s=bursts), source="x" * (name != "numpy")))
+    return tuple(made)
+
+
+def run_of(made: tuple[Row, ...], view: str = "square") -> Run:
+    return Run(replace(fake.header(("gemmbench", view)), view=view), made, "run.jsonl")
+
+
+class Truth:
+    """The rates between which a row's true rate lies in a scope, from its samples alone."""
+
+    def __init__(self, row: Row, scope: str) -> None:
+        name = scope if scope in row.samples else "host"
+        seconds, slowdown = row.samples[name].seconds, max(row.conditions.control_s) / QUIET_S
+        times = summarize(seconds)
+        flops = 2 * row.problem.m * row.problem.n * row.problem.k
+        self.is_unknown = len(seconds) < 3
+        self.low = 0.0 if self.is_unknown else flops / times.high
+        self.high = float("inf") if self.is_unknown else flops / times.low * slowdown
+        self.is_marked = self.is_unknown or times.noise > 0.05 or slowdown > 1.05
+
+
+def truths(made: tuple[Row, ...], scope: str) -> dict[tuple[str, int], Truth]:
+    return {(row.variant, row.problem.m): Truth(row, scope) for row in made}
+
+
+def holds(known: dict[tuple[str, int], Truth], name: str, size: int, sizes: tuple[int, ...]) -> bool:
+    """Whether a kernel's rate at a size is above all rates that other kernels have at some sizes."""
+    others = [each for (other, at), each in known.items() if other != name and at in sizes]
+    own = known[name, size]
+    return not own.is_marked and all(own.low > other.high for other in others)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows())
+def test_every_sentence_and_star_of_a_sweep_holds(made: tuple[Row, ...]) -> None:
+    shown = " ".join(text(views.show(run_of(made)), 200).split())
+    known, with_transfers = truths(made, "device"), truths(made, "host")
+    ends = r"Fastest measured: ([\w-]+) up to m = (\d+), ([\w-]+) from (\d+)\."
+    if match := re.search(ends, shown):
+        before, until, after, start = match.groups()
+        assert all(holds(known, before, size, (size,)) for size in SIZES if size <= int(until))
+        assert all(holds(known, after, size, (size,)) for size in SIZES if size >= int(start))
+    if match := re.search(
+        r"Fastest (measured|kernel): ([\w-]+), [^.]*? at (\d+)(, [\d.]+ x ([\w-]+))?\.", shown
+    ):
+        what, name, size, ratio, rival = match.groups()
+        rivals = {key: each for key, each in known.items() if what == "measured" or key[0] != "numpy"}
+        assert holds(rivals, name, int(size), SIZES)
+        assert not ratio or not known[rival, int(size)].is_marked
+    if match := re.search(r"With transfers, ([\w-]+) beats numpy (from m = (\d+)|at every m)", shown):
+        name, _, start = match.groups()
+        for size in SIZES:
+            if not start or size >= int(start):
+                assert holds(
+                    {key: with_transfers[key] for key in ((name, size), ("numpy", size))}, name, size, SIZES
+                )
+    if "With transfers, no kernel beats numpy" in shown:
+        for size in SIZES:
+            assert holds(
+                {key: each for key, each in with_transfers.items() if key[1] == size}, "numpy", size, SIZES
+            )
+    lines = text(views.show(run_of(made)), 200).splitlines()
+    for line in lines:
+        if match := re.match(r"([\w-]+)(?: \(host\))? +(.*)", line):
+            for size, cell in zip(SIZES, match[2].split(), strict=False):
+                if cell.startswith("*") and match[1] in (*KERNELS, "numpy"):
+                    assert holds(known, match[1], size, (size,))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows((64, 128)))
+def test_every_sentence_of_shapes_and_of_the_report_holds(made: tuple[Row, ...]) -> None:
+    run, known, with_transfers = run_of(made, "workloads"), truths(made, "device"), truths(made, "host")
+    shown = " ".join(text(views.show(run), 200).split())
+    if match := re.search(r"Best single kernel: ([\w-]+),", shown):
+        means = {
+            name: (known[name, 64].low * known[name, 128].low, known[name, 64].high * known[name, 128].high)
+            for name in KERNELS
+        }
+        assert all(means[match[1]][0] > high for name, (_, high) in means.items() if name != match[1])
+    beaten = sum(
+        any(not (own := with_transfers[name, size]).is_marked and own.low > with_transfers["numpy", size].high
+            for name in KERNELS)
+        for size in (64, 128)
+    )  # fmt: skip
+    assert f"With transfers, the device beats numpy on {beaten} of 2 shapes" in shown
+    summary = " ".join(pages.page([run_of(made)], pages.Wanted(charts=())).summary)
+    if match := re.search(r"([\w-]+) is the fastest on .*? at m = n = k = (\d+)", summary):
+        assert holds(known, match[1], int(match[2]), (64, 128))
+
+
+def test_a_sentence_says_which_may_be_the_fastest() -> None:
+    def ending(**spreads: float) -> str:
+        made = [
+            fake.gemm_row(name, Problem(64, 64, 64), 20.0, spread=spread) for name, spread in spreads.items()
+        ]
+        return text(views.show(run_of(tuple(made), "gemm")), 200)
+
+    assert "tiled or naive is the fastest: cannot tell at this noise." in ending(naive=0.3, tiled=0.2)
+    assert "4 kernels may be the fastest: cannot tell at this noise." in ending(
+        naive=0.3, tiled=0.3, register=0.3, wide=0.3
+    )
+    uncertain = fake.gemm_row("tiled", Problem(64, 64, 64), 400.0, spread=0.7)
+    rival = fake.gemm_row("naive", Problem(64, 64, 64), 2.0)
+    assert "tiled may be the fastest, but its rate is uncertain." in text(
+        views.show(run_of((uncertain, rival), "gemm")), 200
+    )
+
+
+@pytest.mark.parametrize(("own", "other"), [((9, 8, 10), (6, 5, 8)), ((9, 8, 10), (8.5, 7, 9))])
+def test_intervals_that_touch_or_overlap_prove_nothing(
+    own: tuple[float, float, float], other: tuple[float, float, float]
+) -> None:
+    known = {"own": Evidence(*own, is_certain=True), "other": Evidence(*other, is_certain=True)}
+    assert claims.fastest(known) is None
+    assert claims.contenders(known) == ["own", "other"]
+    assert claims.fastest({"own": known["own"]}) is None  # nothing to compare it with
+
+
+def test_the_loss_of_the_control_bursts_widens_the_interval_upwards() -> None:
+    row = fake.gemm_row("tiled", Problem(64, 64, 64), 20.0)
+    slow = replace(row, conditions=Conditions(control_s=(QUIET_S, 2 * QUIET_S)))
+    quiet = replace(row, variant="naive", conditions=Conditions(control_s=(QUIET_S, QUIET_S)))
+    known = claims.evidence(run_of((slow, quiet)), slow, "kernel")
+    rate = rates.rate(slow, "kernel")
+    assert known
+    assert rate
+    assert known.high == pytest.approx(2 * rate.high)
+    assert known.low == rate.low
+    assert not known.is_certain
+
+
+def test_a_share_of_an_uncertain_peak_is_marked_and_one_above_it_explained() -> None:
+    fast = fake.gemm_row("tiled", Problem(64, 64, 64), 400.0)
+    peak = fake.peak_row(1, 345.0)
+    shown = text(views.show(run_of((peak, fast), "gemm")), 200)
+    assert re.search(r"^tiled .* 1\d\d %$", shown, re.MULTILINE)
+    assert "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again." in shown
+    doubtful = replace(peak, samples={"kernel": replace(peak.samples["kernel"], seconds=(1e-3, 2e-3, 4e-3))})
+    assert re.search(
+        r"^tiled .* ~\d+ %$", text(views.show(run_of((doubtful, fast), "gemm")), 200), re.MULTILINE
+    )
