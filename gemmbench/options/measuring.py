@@ -408,6 +408,11 @@ class GemmCommandOptions(MeasurementOptions):
         libraries = (name for name in names.split(self.baseline) if name in ladder.BY_NAME)
         return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
 
+    def named_in(self, plan: Plan) -> tuple[str, ...]:
+        """`named`, and with --baseline all the libraries of a plan: a table reports a missing one."""
+        every = measured_by(plan) if "all" in names.split(self.baseline) else ()
+        return (*self.named, *(name for name in ladder.BASELINES if name in every))
+
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The problems, of every data type alike."""
