@@ -276,8 +276,8 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
         listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
         only = inspect.Parameter.KEYWORD_ONLY
         keywords = [
-            inspect.Parameter(name, only, default=each.default, annotation=each.type)
-            for name, (_, each) in listed.items()
+            inspect.Parameter(name, only, default=each.default, annotation=spec.accepted or each.type)
+            for name, (spec, each) in listed.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]  # inspect reads it, mypy does not know it
         lines = [f"    {name}: {spec.help}" for name, (spec, _) in listed.items()]
