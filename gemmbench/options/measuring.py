@@ -47,6 +47,7 @@ from gemmbench.options import (
     timing_option,
 )
 from gemmbench.plan import (
+    DEVICE_TYPES,
     Axes,
     FindTuned,
     Reach,
@@ -86,6 +87,7 @@ def device_option(default: str = "the best found", group: str = PROBLEM, several
         env=DEVICE_VARIABLE,
         group=group,
         metavar="WHICH",
+        names=(*DEVICE_TYPES, "all") if several else DEVICE_TYPES,
     )
 
 
