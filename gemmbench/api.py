@@ -579,7 +579,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         return aa_report([job.run], chosen.rules)
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
-        raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
+        raise NothingMeasured(comparisons.why_nothing(comparison), _shown(job.run))
     draw_and_report(comparison, chosen)
     return _with_table(comparison)
 

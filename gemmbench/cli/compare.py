@@ -81,7 +81,7 @@ def finish(
     if not comparison.ok or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
-        raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
+        raise UsageError(why_nothing(comparison))
     if options.strict and comparison.is_inconclusive:
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
