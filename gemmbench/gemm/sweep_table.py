@@ -339,7 +339,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         if rate is None:
             return Cell("-", style="dim")
         figure = notes.marked(run, row, units.gflops(rate.median), scope)
-        return Cell(f"{figure} {_ends(rate, units.GIGA)}", row in best[scope])
+        return Cell(f"{figure} {_ends(run, row, rate, units.GIGA)}", row in best[scope])
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
@@ -364,7 +364,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *notes.gaps(rows, compared),
             *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
-            *notes.faster_hosts(rows, shape),
+            *notes.faster_hosts(run, rows, shape),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
@@ -415,9 +415,10 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-def _ends(rate: rates.Rate, divisor: float) -> str:
-    """The interval of a rate: ``[224, 228]``."""
-    return f"[{units.number(rate.low / divisor)}, {units.number(rate.high / divisor)}]"
+def _ends(run: Run, row: Row, rate: rates.Rate, divisor: float) -> str:
+    """The interval of a row's rate, as claims use it: ``[224, 228]``."""
+    ends = rate.low, claims.upper_end(run, row, rate)
+    return f"[{', '.join(units.number(end / divisor) for end in ends)}]"
 
 
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
@@ -445,7 +446,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     def rate_cell(row: Row, s: str) -> Cell:
         """The rate and its interval: ``226 [224, 228]``."""
         cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
-        return replace(cell, text=f"{cell.text} {_ends(rate, divisor)}") if rate else cell
+        return replace(cell, text=f"{cell.text} {_ends(run, row, rate, divisor)}") if rate else cell
 
     def name(row: Row) -> Cell:
         return Cell(label(row.title, row.device == HOST != device))
@@ -467,7 +468,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem", scope),
-            *notes.faster_hosts(able, shape, "problem"),
+            *notes.faster_hosts(run, able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),
     )

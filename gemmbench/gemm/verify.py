@@ -519,7 +519,7 @@ def largest(dtype: DType) -> float:
 def first_not_finite(c: HostArray, dtype: DType) -> int | None:
     """The first row of C, m x n of every problem, that has an element that is not finite; None if all are."""
     for part in blocks(*c.shape):
-        is_finite = np.isfinite(numbers(c[part], dtype)).all(axis=1)
+        is_finite = np.isfinite(decode(c[part], dtype)).all(axis=1)
         if not is_finite.all():
             return int(part.start + np.argmin(is_finite))
     return None

@@ -42,7 +42,7 @@ _TOKEN = re.compile(
     rf"|'(?:{_JOIN}|\\.|[^'\\\n])*'",
     re.MULTILINE | re.DOTALL,
 )
-_OUR_LINE = re.compile(r'^#line \d+ "[^"\n]*"$', re.MULTILINE)  # see `_Expansion`
+_OUR_LINE = re.compile(r'^#line (\d+) "[^"\n]*"$', re.MULTILINE)  # see `_Expansion`
 
 
 @cache
@@ -206,7 +206,10 @@ class OwnFile:
                 f" to a line */, or a {Path(self.name).stem}.toml next to it (gemmbench kernels --new FILE.cl"
                 " writes an example)"
             )
-        before = self.text[: blocks[0].start("toml")].count("\n")
+        start, begin, before = blocks[0].start("toml"), 0, 0
+        for mark in _OUR_LINE.finditer(self.text, 0, start):
+            begin, before = mark.end() + 1, int(mark[1]) - 1
+        before += self.text.count("\n", begin, start)
         return "\n" * before + re.sub(r"^[^\S\n]*\*(?: |$)", "", blocks[0]["toml"], flags=re.MULTILINE)
 
 

@@ -171,13 +171,13 @@ def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
     ]
 
 
-def faster_hosts(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+def faster_hosts(run: Run, rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """The note on rows that are known to be faster with transfers than in their finest scope, if any are."""
     rows = tuple(rows)
     faster = []
     for row in rows:
         inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
-        if inner and host and host.low > inner.high:
+        if inner and host and host.low > claims.upper_end(run, row, inner):
             faster.append(row)
     why = "scopes are timed one after another, and the machine became faster meanwhile"
     text = _few(faster, where, len(set(map(where, rows))), each)

@@ -42,9 +42,10 @@ def test_every_combination_is_a_row_and_what_a_kernel_does_not_take_says_why(cal
     }
     assert len({row.key for row in rows}) == len(rows)
     lines = done.stdout.splitlines()
-    assert sum(line.startswith(("naive WX=", "register BM=")) for line in lines) == 12
+    table = lines[: lines.index("", 3)]
+    assert sum(line.startswith(("naive WX=", "register BM=")) for line in table) == 12
     assert max(map(len, lines)) <= 80
-    assert sum("*" in line for line in lines) >= 2  # the best of each size
+    assert "is the fastest: cannot tell at this noise." in " ".join(done.stdout.split())  # all are as fast
 
 
 def test_a_grid_goes_on_where_it_was_stopped(call: Call) -> None:
@@ -74,7 +75,6 @@ def test_every_command_has_a_line_for_each_combination(call: Call, command: Any)
     assert done.exit_code == 0, done.stderr
     for series in ("naive WX=4 WY=1", "naive WX=4 WY=2", "naive WX=8 WY=1", "naive WX=8 WY=2"):
         assert any(line.strip().startswith(series) for line in done.stdout.splitlines()), series
-    assert "*" in done.stdout  # the best combination
 
 
 def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
@@ -83,7 +83,7 @@ def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
     assert done.exit_code == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert sum(line.startswith("naive fast WX=") for line in lines) == 4
-    assert "Fastest measured: naive " in done.stdout
+    assert "8 kernels may be the fastest: cannot tell at this noise." in done.stdout  # all are as fast
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
 from gemmbench.options.comparing import Rules
 from gemmbench.regress.compare import compare
+from gemmbench.regress.results import change
 from tests import fake_runs as fake
 from tests.compare_runs import again
 
@@ -73,6 +74,18 @@ def test_a_long_device_is_whole_in_the_title() -> None:
     title = painted(pane).get_title(loc="left")
     assert title.replace("\n", " ") == f"Change, {device.title.replace(' | ', ', ')}"
     assert max(map(len, title.split("\n"))) <= 70
+
+
+def test_changes_have_the_unit_of_the_table_and_one_baseline_has_no_intervals() -> None:
+    found = compare([again(1)], [again(2, {("tiled", 512): 3.3, ("register", 512): 0.377})])
+    (device, _) = ratios(found)
+    axes = painted(device)
+    for line in found.lines:
+        if line.ratio and line.verdict == "differs":
+            assert change(line.ratio.median) in words(axes)
+    assert [change(ratio) for ratio in (3.3, 0.377)] == ["+230 %", "-62.3 %"]
+    assert not axes.collections
+    assert "Black lines" not in words(axes)
 
 
 def test_small_changes_are_left_out_and_counted() -> None:

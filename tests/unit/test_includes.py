@@ -220,6 +220,14 @@ def test_the_compiler_gets_the_lines_of_the_users_files(tmp_path: Path) -> None:
     }
 
 
+def test_a_fault_in_a_description_has_its_line_number_behind_includes(tmp_path: Path) -> None:
+    file = described(tmp_path, parameters="TS = =")
+    (tmp_path / "work.h").write_text("int a;\nint b;\nint c;\n")
+    file.write_text('#include "work.h"\n' + file.read_text())
+    with pytest.raises(KernelFileError, match=r"line 7\b"):
+        own_kernel(file)
+
+
 def test_the_description_may_stand_before_an_include(tmp_path: Path) -> None:
     file = described(tmp_path, code=CODE)
     file.write_text(file.read_text().replace("*/\n", '*/ #include "work.h"\n', 1))

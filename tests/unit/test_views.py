@@ -152,6 +152,17 @@ def test_only_a_sweep_has_sizes_to_select() -> None:
         api.Run(run.header, run.rows, "r.jsonl").select(sizes=8)
 
 
+def test_the_interval_of_a_slowed_row_is_that_of_the_line_below() -> None:
+    bursts = ((1.0, 1.0), (1.0, 1.5))
+    rows = tuple(
+        replace(fake.gemm_row(name, Problem(64, 64, 64), 2.0), conditions=Conditions(control_s=control_s))
+        for name, control_s in zip(("tiled", "naive"), bursts, strict=True)
+    )
+    shown = text(show(seen_as("square", Run(fake.header(("square",)), rows))))
+    assert re.search(r"^naive +~2.00 \[2.00, 3.00\]", shown, re.MULTILINE)
+    assert "widest: naive at 64, 2.00 to 3.00 GFLOPS" in shown
+
+
 def test_a_host_scope_that_is_known_to_be_faster_is_explained() -> None:
     row = fake.gemm_row("tiled", Problem(64, 64, 64), 2.0)
     faster = tuple(s / 2 for s in row.samples["kernel"].seconds)
