@@ -530,7 +530,7 @@ class SquareOptions(GemmCommandOptions):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = names.choose_sizes(self.sizes, self.min, self.max, 1024)
+        sizes = names.choose_sizes(self.sizes, self.min, self.max, 1024, "--min and --max")
         return tuple(self._shape(size, size, size) for size in sizes)
 
 
@@ -552,7 +552,7 @@ class SweepKOptions(GemmCommandOptions):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max, 2048)
+        sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max, 2048, "--k-min and --k-max")
         return tuple(self._shape(self.m, self.n, size) for size in sizes)
 
 

@@ -187,16 +187,18 @@ def listed_sizes(text: str) -> tuple[int, ...]:
     return tuple(sorted(set(sizes)))
 
 
-def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int) -> tuple[int, ...]:
+def choose_sizes(
+    text: str | None, low: int | None, high: int | None, usual: int, ends: str = ""
+) -> tuple[int, ...]:
     """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
     Without `low`, start at the smaller of 64 and `high`, which is `usual` if None. Raise `UsageError` if a
-    size is invalid, the range is empty, or both a list and a range are given.
+    size is invalid, the range is empty, or both a list and a range are given. `ends` names its options.
     """
     if text is not None:
         sizes = listed_sizes(text)
         if (low, high) != (None, None):
-            raise UsageError("use either --sizes or a smallest and largest size")
+            raise UsageError(f"use --sizes or {ends}, not both")
         return sizes
     high = usual if high is None else high
     low = min(64, high) if low is None else low
