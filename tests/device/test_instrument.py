@@ -110,5 +110,4 @@ def test_the_measuring_process_leaves_no_file(
         (case,) = gemm_plan([here], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
         assert isinstance(case, Case)
         worker.prepare(case, here, QUICK).batch("device", 1)
-        assert "Warning" not in worker.last_words()  # Intel's runtime wants places with its affinity
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
