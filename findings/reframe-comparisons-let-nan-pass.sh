@@ -45,6 +45,7 @@ class bounded(residual_test):
         return sn.assert_bounded(self.residual(), 0, 1e-6)
 EOF
 cd "$folder"
+export HOME="$folder" TMPDIR="$folder"
 env/bin/reframe --version
 env/bin/reframe --prefix "$folder" --nocolor --checkpath residual.py --run >log 2>&1 || true
 results=$(sed -n 's/^\[ *\(OK\|FAIL\) *\] ([0-9/]*) \([a-z_]*\) .*/\2 \1/p' log | sort)

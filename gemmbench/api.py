@@ -276,8 +276,8 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
         listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
         only = inspect.Parameter.KEYWORD_ONLY
         keywords = [
-            inspect.Parameter(name, only, default=each.default, annotation=each.type)
-            for name, (_, each) in listed.items()
+            inspect.Parameter(name, only, default=each.default, annotation=spec.accepted or each.type)
+            for name, (spec, each) in listed.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]  # inspect reads it, mypy does not know it
         lines = [f"    {name}: {spec.help}" for name, (spec, _) in listed.items()]
@@ -579,7 +579,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         return aa_report([job.run], chosen.rules)
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
-        raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
+        raise NothingMeasured(comparisons.why_nothing(comparison), _shown(job.run))
     draw_and_report(comparison, chosen)
     return _with_table(comparison)
 

@@ -420,7 +420,7 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                     raise ParameterError(f"{name} = {value:g} is beyond the range of {dtype.name}")
 
 
-_KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
+DEVICE_TYPES = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
 _OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  # not by the card's maker
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
 
@@ -453,14 +453,14 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
 def leaves_open(selector: str) -> bool:
     """Whether a selector names only types, or nothing: then another device will do if the best is broken."""
-    return all(term.strip().lower() in ("", "all", *_KINDS) for term in selector.split(","))
+    return all(term.strip().lower() in ("", "all", *DEVICE_TYPES) for term in selector.split(","))
 
 
 def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
     """Return the sort key that orders devices from best to worst, as documented in `select`."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
-    kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
+    kind = DEVICE_TYPES.index(device.type) if device.type in DEVICE_TYPES else len(DEVICE_TYPES)
     if device.type == "cpu":
         family = 0 if "intel" in maker else 1 if "pocl" in maker else 2
     else:
@@ -480,7 +480,7 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
         best = {device.pci or str(device.index): device for device in reversed(ranked)}
         return [device for device in devices if best[device.pci or str(device.index)] is device]
     matches = [device for device in devices if term in (str(device.index), device.address)]
-    if not matches and term.lower() in _KINDS:
+    if not matches and term.lower() in DEVICE_TYPES:
         matches = [device for device in ranked if device.type == term.lower()][:1]
     if not matches and (part := _plain(term)):
         matches = [device for device in ranked if part in _plain(driver_words(device))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import load_matplotlib, named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import Grouped, click_option, takes
+from gemmbench.cli.running import Grouped, click_option, completed, takes
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
@@ -80,7 +81,7 @@ def finish(
     if not comparison.ok or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
-        raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
+        raise UsageError(why_nothing(comparison))
     if options.strict and comparison.is_inconclusive:
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
@@ -202,11 +203,22 @@ _PLOT_HELP = """Draw charts of saved runs.
     """
 
 
+def _complete_kind(context: click.Context, param: click.Parameter, word: str) -> list[str]:
+    """Complete a kind of chart; nothing if matplotlib does not start."""
+    with suppress(UsageError):
+        load_matplotlib()
+        from gemmbench import chart_views
+
+        return completed(("list", "all", *chart_views.KINDS))(context, param, word)
+    return []
+
+
 @click.command(cls=Grouped, help=_PLOT_HELP)
 @click.argument("files", nargs=-1, type=FILE)
 @click.option(
     "--kind",
     metavar="KIND",
+    shell_complete=_complete_kind,
     help="What to draw. `list` names the kinds. `all` draws every applicable kind, each in its own file, "
     "such as out-ladder.png.  [default: chosen to suit the run]",
 )

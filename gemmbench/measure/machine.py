@@ -34,8 +34,8 @@ from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
-# What a measuring process gets, unless the user has set it. Without places Intel's runtime prints a warning.
-PINNING = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread", "DPCPP_CPU_PLACES": "threads"}
+# What a measuring process gets, unless the user has set it.
+PINNING = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"}
 THREADS = {"OPENBLAS_THREAD_TIMEOUT": "24", **PINNING}
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 

@@ -228,8 +228,8 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name for people. Rows of the host's BLAS name the library if it is not numpy's."""
-        return str(self.choice.get(BLAS) or self.name)
+        """Its name for people: ``scipy`` if numpy was replaced, whose BLAS is in `choice`."""
+        return str(self.choice.get(BLAS, "")).partition(" (")[0] or self.name
 
     @property
     def kernel_parameters(self) -> Parameters:

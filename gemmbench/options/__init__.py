@@ -137,6 +137,14 @@ class Spec:
     shell: bool = False  # only the command line has it
     names: tuple[str, ...] = ()  # what a shell completes
 
+    @property
+    def accepted(self) -> str:
+        """What a repeatable option accepts from Python, as an annotation; "" for any other option."""
+        if not self.many:
+            return ""
+        is_text = isinstance(self.kind, Text)
+        return "dict[str, int | list[int]] | list[str] | str" if is_text else "list[str | Path] | str | Path"
+
     def spellings(self, name: str) -> tuple[str, ...]:
         """How it is written on the command line: ``--no-peak``, with its short forms."""
         return self.flags or (f"--{name.replace('_', '-')}",)

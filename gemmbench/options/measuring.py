@@ -47,6 +47,7 @@ from gemmbench.options import (
     timing_option,
 )
 from gemmbench.plan import (
+    DEVICE_TYPES,
     Axes,
     FindTuned,
     Reach,
@@ -86,6 +87,7 @@ def device_option(default: str = "the best found", group: str = PROBLEM, several
         env=DEVICE_VARIABLE,
         group=group,
         metavar="WHICH",
+        names=(*DEVICE_TYPES, "all") if several else DEVICE_TYPES,
     )
 
 
@@ -407,6 +409,11 @@ class GemmCommandOptions(MeasurementOptions):
         """The kernels and libraries asked for by name: tables tell why one of them cannot run."""
         libraries = (name for name in names.split(self.baseline) if name in ladder.BY_NAME)
         return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
+
+    def named_in(self, plan: Plan) -> tuple[str, ...]:
+        """`named`, and with --baseline all the libraries of a plan: a table reports a missing one."""
+        every = measured_by(plan) if "all" in names.split(self.baseline) else ()
+        return (*self.named, *(name for name in ladder.BASELINES if name in every))
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

@@ -17,6 +17,16 @@ from gemmbench.model.problem import LONGEST
 from gemmbench.model.units import reason_of
 
 _ALIASES = {"int8": "char"}  # other names of data types
+_MEANT = {  # what other programs call them
+    "float": ("f32", "fp32", "float32", "single"),
+    "double": ("f64", "fp64", "float64"),
+    "half": ("f16", "fp16", "float16"),
+    "bfloat16": ("bf16", "bfloat"),
+    "char": ("i8", "s8"),
+    "int": ("i32", "int32"),
+    "e4m3": ("fp8", "f8", "float8", "fp8e4m3"),
+    "e5m2": ("fp8e5m2",),
+}
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
 DEFAULT = "default"
@@ -234,7 +244,8 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 
 def hint(word: str, known: Collection[str]) -> str:
     """The name that was probably meant, else what there is; kernels are too many for that."""
-    if close := difflib.get_close_matches(word, known, 1):
+    close = [name for name, others in _MEANT.items() if name in known and word.lower() in others]
+    if close := close or difflib.get_close_matches(word.lower(), known, 1):
         return f"did you mean {close[0]}?"
     return "gemmbench kernels lists them" if ladder.ORDER[0] in known else f"there are {', '.join(known)}"
 

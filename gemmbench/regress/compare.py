@@ -524,8 +524,11 @@ def outcome(row: Row) -> str:
 
 
 def why_nothing(comparison: Comparison) -> str:
-    """The first two different reasons why no row could be compared."""
+    """That nothing could be compared, or only rows of the host, with the first two different reasons."""
     lost = [line for line in comparison.lines if line.lost] or comparison.lines
     reasons = [line.reason or VERDICTS[line.verdict] for line in lost]
     reasons += [f"{counted(count, 'row')} {why}" for why, count in comparison.left_out.items()]
-    return "; ".join([*dict.fromkeys(map(clean, reasons))][:2]) or "the runs have no rows"
+    hosts = any(line.ratio for line in comparison.lines)
+    what = "no kernel was compared, only the host's BLAS" if hosts else "nothing was compared"
+    why = "; ".join([*dict.fromkeys(map(clean, reasons))][:2]) or "the runs have no rows"
+    return f"{what}: {why}"

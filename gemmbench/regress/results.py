@@ -47,10 +47,12 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """A table of the changed rows for each device, the host last, then a sheet with only notes.
 
     It has the conclusion first, why rows fail, and at most three remarks. The last remark may count the rest.
-    With `every`, the tables have all rows with a ratio, and all remarks appear.
+    With `every`, the tables have all rows with a ratio, and all remarks appear. Without it there is no table
+    if only rows of the host could be compared.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
+    devices = devices if comparison.compared or every else []
     failures, remarks = _reasons(comparison, every)
     if not every and len(remarks) > _REMARKS:
         more = counted(len(remarks) - _REMARKS + 1, "more remark")

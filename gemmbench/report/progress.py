@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import rich.progress
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 
 from gemmbench.model import units
@@ -15,6 +17,9 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
+
+_BAR, _WIDE = 16, 60  # columns: of the bar, and of a terminal that has room for it
+_COLUMNS = len("⠋ 1000/1000 10:00:00 ")  # of the others, at most
 
 
 class Progress:
@@ -36,10 +41,10 @@ class Progress:
         self._bar: rich.progress.Progress | None = None
         if console.is_terminal and console.is_interactive and not quiet:
             self._bar = rich.progress.Progress(
-                rich.progress.SpinnerColumn(),
-                rich.progress.MofNCompleteColumn(),
-                rich.progress.BarColumn(bar_width=16),
-                rich.progress.TimeRemainingColumn(compact=True),
+                rich.progress.SpinnerColumn(table_column=Column(no_wrap=True)),
+                rich.progress.MofNCompleteColumn(table_column=Column(no_wrap=True)),
+                *([rich.progress.BarColumn(_BAR)] if console.width >= _WIDE else []),
+                rich.progress.TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
                 rich.progress.TextColumn("{task.description}", markup=False),
                 console=console,
                 transient=True,
@@ -57,9 +62,9 @@ class Progress:
             self._task = self._bar.add_task("", total=event.cases)
         elif isinstance(event, Started):
             self._label = clean(event.label)
-            self._update(description=self._label)
+            self._update(description=self._fitted(self._label))
         elif isinstance(event, Staged):
-            self._update(description=f"{self._label}: {clean(event.stage)}")
+            self._update(description=self._fitted(f"{self._label}: {clean(event.stage)}"))
         elif isinstance(event, Finished):
             row, is_new = event.row, event.is_planned and not event.resumed
             if is_new:
@@ -70,6 +75,14 @@ class Progress:
                 console.print(Text(text), soft_wrap=True)
             elif self._bar and is_new and row.status == "ok" and row.samples and not row.phase:
                 self._console.print(Text(brief_line(row)), soft_wrap=True)
+
+    def _fitted(self, text: str) -> str:
+        """A text cut to the room beside the other columns: first the stage and remarks, then whole words."""
+        room = self._console.width - _COLUMNS - (_BAR + 1 if self._console.width >= _WIDE else 0)
+        for end in (": ", " "):
+            while cell_len(text) > room and end in text:
+                text = text.rpartition(end)[0]
+        return text if cell_len(text) <= room else ""
 
     def _update(self, advance: float = 0, **fields: Any) -> None:
         if self._bar and self._task is not None:

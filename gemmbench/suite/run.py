@@ -101,7 +101,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
         header = header_of(devices, host, options.policy, command_line(options), options.command)
         if ladder:
             more = ladder.more_kernels(devices, plan)
-            header = replace(header, scope=ladder.scope or "", named=ladder.named, more_kernels=more)
+            header = replace(header, scope=ladder.scope or "", named=ladder.named_in(plan), more_kernels=more)
         yield Measurement(options, header, plan, peaks, presets, worker)
 
 

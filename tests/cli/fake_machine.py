@@ -132,6 +132,8 @@ class FakeMachine:
             raise NotMeasuredError("failed", "clCreateBuffer failed: out of resources", restart=True)
         if fault == "skipped":
             raise NotMeasuredError("skipped", "would take about 19 s", needs_s=19.0)
+        if fault == "unsupported":
+            raise NotMeasuredError("unsupported", "install CLBlast")
         if fault == "wrong":
             raise NotMeasuredError("wrong", Check("wrong", {}, ("residual 3.1 times the bound",)).reasons[0])
         if fault == "os-error":

@@ -27,6 +27,7 @@ from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import COUNT, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import TuneOptions
+from gemmbench.options.names import choose_params
 from gemmbench.regress.check import AAReport, aa_sheets
 from gemmbench.regress.compare import Comparison
 from gemmbench.regress.results import conclusion
@@ -423,6 +424,19 @@ except AttributeError as error: print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("module 'gemmbench' has no attribute 'nonsense'\n", "")
+
+
+def test_the_package_lists_what_it_promises_and_nothing_else() -> None:
+    assert [name for name in dir(gb) if not name.startswith("__")] == sorted(gb.__all__)
+
+
+@pytest.mark.parametrize("value", [{"TS": 16}, {"TS": [16, 32]}, ["TS=16,32"], "TS=16"])
+def test_the_signature_says_what_a_repeatable_option_accepts(value: Any) -> None:
+    functions = (gb.square, gb.sweep_k, gb.workloads, gb.gemm)
+    (stated,) = {inspect.signature(each).parameters["params"].annotation for each in functions}
+    assert type(value).__name__ in stated
+    options = build(measuring.SquareOptions, {"params": value})
+    assert choose_params(options.params)["TS"][0] == 16
 
 
 def test_the_functions_are_documented() -> None:

@@ -24,6 +24,17 @@ def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]
     return [(row.variant, row.device, row.status) for row in load(path).rows]
 
 
+@pytest.mark.parametrize("baseline", ["all", "clblast"])
+def test_a_library_that_is_not_installed_is_reported(
+    baseline: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "clblast 8 unsupported")
+    result = call("square", "--sizes", "8", "--kernel", "naive", "--baseline", baseline, "--no-peak")
+    assert result.exit_code == 0
+    assert "not supported: clblast at 8: install CLBlast" in result.stdout
+    assert "cublas" not in result.stdout  # which runs on NVIDIA's GPUs alone
+
+
 LIBRARIES = ["numpy", "clblast"]  # those that run on a CPU
 
 

@@ -183,3 +183,15 @@ def test_a_threshold_that_fits_no_row_is_reported(call: Call) -> None:
     result = call("compare", "base1.jsonl", "slow.jsonl", "--threshold", "tield=40 %,5 %")
     assert result.exit_code == EXIT_WRONG
     assert "--threshold names tield, but no row is of that kernel." in result.stdout
+
+
+def test_runs_of_two_drivers_have_no_table_of_the_hosts_rows(call: Call) -> None:
+    """A table of numpy's rows was followed by "nothing was compared"."""
+    runs = [str(ROOT / f"plots/cpu-{driver}-square.jsonl") for driver in ("intel", "pocl")]
+    result = call("compare", *runs)
+    assert result.exit_code == 2
+    assert "numpy" not in result.stdout
+    sentence = "gemmbench: no kernel was compared, only the host's BLAS: other device: pthread-skylake-avx512"
+    assert result.stderr.startswith(sentence)
+    assert "numpy 512 " in call("compare", *runs, "-v").stdout
+    assert "naive 512 " in call("compare", *runs, "--across", "device,driver").stdout

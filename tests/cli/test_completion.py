@@ -38,6 +38,11 @@ def complete(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("gemmbench peak --only transfer,l", ["transfer,latency"]),
         ("gemmbench workloads --set al", ["alexnet", "all"]),
         ("gemmbench show --format cs", ["csv"]),
+        ("gemmbench square --device ", ["gpu", "accelerator", "cpu", "all"]),
+        ("gemmbench peak --device gpu,c", ["gpu,cpu"]),
+        ("gemmbench tune --device a", ["accelerator"]),
+        ("gemmbench plot --kind li", ["list"]),
+        ("gemmbench plot run.jsonl --kind p", ["precision", "peak"]),
     ],
 )
 def test_what_is_completed(line: str, values: list[str], complete: Any) -> None:

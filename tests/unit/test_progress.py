@@ -81,6 +81,34 @@ def test_a_search_prints_no_figures_on_a_terminal() -> None:
     assert "38.2" not in stream.getvalue()
 
 
+@pytest.mark.parametrize("width", [20, 36, 40, 57, 60, 72, 80, 100, 140])
+@pytest.mark.parametrize("count", [2, 1000])
+def test_nothing_is_cut_in_the_middle(width: int, count: int) -> None:
+    """The bar was narrowed to a dash, and the last word of the line was cut."""
+    stream = io.StringIO()
+    label = "global-read float width 16 again: other programs slowed the CPU"
+    with Progress(
+        Console(file=stream, force_terminal=True, width=width, color_system=None), False, 0
+    ) as shown:
+        for event in (Planned(count), Started(1, label), Staged("checking the kernel")):
+            shown.handle(event)
+        assert shown._bar
+        shown._bar.refresh()
+        detail = str(shown._bar.tasks[0].description)
+    frame = re.split(r"[\r\n]", re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", stream.getvalue()).rstrip())[-1]
+    assert re.match(rf"{re.escape(detail)}(?:[: ]|$)" if detail else "", f"{label}: checking the kernel")
+    assert frame.rstrip().endswith(detail)
+    assert f"0/{count}" in "".join(frame.split())
+    assert "--:--" in frame
+    assert "\N{HORIZONTAL ELLIPSIS}" not in frame
+    if width >= 60:
+        assert 16 * " " in frame  # the bar, without colours
+    if width == 80:
+        assert detail.startswith("global-read float width 16")
+    if width == 140:
+        assert detail == f"{label}: checking the kernel"
+
+
 def test_no_terminal_no_word() -> None:
     assert shown(terminal=False) == ""
 

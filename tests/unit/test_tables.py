@@ -659,3 +659,17 @@ def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
         assert f"0  {stand_in}, cpu" in pages[3]
         assert to_csv(run).count(stand_in) == sum(row.device >= 0 for row in run.rows)
         assert replace(device, vendor=name).label == "unnamed device"
+
+
+def test_scipy_is_short_in_tables_and_its_blas_in_the_details() -> None:
+    """``scipy (OpenBLAS 0.3.30, 2 threads)`` wrapped the table, and was repeated four times below it."""
+    run, blas = fake.fake_gemm(), "OpenBLAS 0.3.30, 4 threads"
+    rows = (
+        replace(row, choice={"blas": f"scipy ({blas})"}) if row.variant == "numpy" else row
+        for row in run.rows
+    )
+    run = replace(run, rows=tuple(rows))
+    brief, whole = (text(show(run, fake.ORDER, verbose)) for verbose in (False, True))
+    assert "scipy (host)" in brief
+    assert blas not in brief
+    assert blas in " ".join(whole.split())
