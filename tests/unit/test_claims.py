@@ -190,7 +190,7 @@ def test_a_share_of_an_uncertain_peak_is_marked_and_one_above_it_explained() -> 
 
 
 @pytest.mark.parametrize("name", ["square", "sweep-k", "workloads"])
-def test_nothing_is_claimed_of_a_run_beside_a_busy_loop(name: str) -> None:
+def test_nothing_is_claimed_of_a_run_on_a_busy_machine(name: str) -> None:
     """Recorded while other programs kept both cores busy: every row is uncertain."""
     run = load(NOISY / f"{name}.jsonl")
     assert all(rates.is_uncertain(run, row) for row in run.rows if row.status == "ok")
