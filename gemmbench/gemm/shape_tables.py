@@ -211,14 +211,10 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> Cell:
-    """The best kernel of a shape, marked if it may not be the fastest.
-
-    Without one, the status if all rows failed in the same way, else ``-``.
-    """
+    """The kernel with the highest rate. Without one, the status if all rows failed alike, else ``-``."""
     if line.best:
         title, samples = clean(line.best.title), rates.shown_samples(line.best, scope)
-        unsure = not line.is_fastest or rates.is_uncertain(run, line.best, samples)
-        return Cell(f"{notes.UNCERTAIN if unsure else ''}{title}")
+        return Cell(notes.marked(run, line.best, title, samples))
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
     return Cell(WORDS[status] if status in FAILED else "-")
@@ -245,6 +241,10 @@ def _workloads_conclusion(
     if len(measured) > 1 and name:
         figure = f"geometric mean {rate_text(means[name].median)} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
+    if undecided := sum(not line.is_fastest for line in measured):
+        many = f"{undecided} of {len(measured)} shapes" if len(measured) > 1 else "this shape"
+        text = f"best is the highest median. It may not be the fastest on {many}."
+        conclusions.append(Note("", text, "dim"))
     compared = [line for line in lines if line.ratio is not None]
     pays = [line.pays(run) for line in compared]
     if compared:

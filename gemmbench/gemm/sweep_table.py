@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -130,8 +131,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
     """The row of each problem that is known to be faster than all others compared in a scope."""
-    compared = (row for row in rows if rates.is_compared(run, device, row, scope))
-    known = ((row, each) for row in compared if (each := claims.evidence(run, row, scope)))
+    known = ((row, each) for row in rows if (each := claims.compared(run, device, row, scope)))
     by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
     return [
         next(row for number, row, _ in same if number == best)
@@ -179,8 +179,7 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
         _Point(size, series, known)
         for size in panel.sizes
         for series in panel.series
-        if (row := series.rows.get(size)) and rates.is_compared(run, panel.device, row, scope)
-        if (known := claims.evidence(run, row, scope))
+        if (known := claims.compared(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
     fastest: Series | None = None
@@ -237,14 +236,17 @@ _FEW = 3  # names in a sentence
 
 
 def _undecided(points: Sequence[_Point]) -> str:
-    """What is known if no rate is known to be the highest: which kernels may have it."""
+    """What is known if no rate is known to be the highest: which kernels and libraries may have it."""
     best = {number: point.rate for number, point in enumerate(points)}
-    names = list(dict.fromkeys(clean(points[number].series.label) for number in claims.contenders(best)))
+    left = claims.contenders(best)
+    names = list(dict.fromkeys(clean(points[number].series.label) for number in left))
     if len(names) == 1:
         return f"{names[0]} may be the fastest, but its rate is uncertain."
+    few = any(math.isinf(best[number].high) for number in left)
+    why = "too few samples, raise --budget" if few else "cannot tell at this noise"
     if len(names) > _FEW:
-        return f"{len(names)} kernels may be the fastest: cannot tell at this noise."
-    return f"{', '.join(names[:-1])} or {names[-1]} is the fastest: cannot tell at this noise."
+        return f"{len(names)} of these may be the fastest: {why}."
+    return f"{', '.join(names[:-1])} or {names[-1]} is the fastest: {why}."
 
 
 def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
@@ -326,8 +328,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
     def rate_of(row: Row, scope: str) -> rates.Rate | None:
         """In the device scope, a chain of launches counts."""
-        chained = rates.shown_samples(row, scope) if compared == "device" else scope
-        return rates.rate(row, chained) if scope in row.samples else None
+        return rates.rate(row, rates.shown_samples(row, scope)) if scope in row.samples else None
 
     best = {s: fastest_rows(run, device, [row for row in rows if rate_of(row, s)], s) for s in SCOPES}
 
@@ -338,7 +339,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
             return Cell("-", style="dim")
-        figure = notes.marked(run, row, units.gflops(rate.median), scope)
+        figure = notes.marked(run, row, units.gflops(rate.median), rates.shown_samples(row, scope))
         return Cell(f"{figure} {_ends(run, row, rate, units.GIGA)}", row in best[scope])
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
@@ -361,9 +362,10 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         notes=(
             *_parameters(rows),
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
-            *notes.gaps(rows, compared),
+            *notes.gaps(rows, "device"),
             *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
+            *notes.uncertain(run, rows, shape, compared),
             *notes.faster_hosts(run, rows, shape),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),

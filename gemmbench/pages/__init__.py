@@ -178,7 +178,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             continue
         for row in gemms:
             for position in _positions(run, row):
-                if known := _known(run, position, row, scope):
+                if known := claims.compared(run, position, row, scope):
                     by_title = rated.setdefault((device_name(run, position), row.dtype), {})
                     by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
@@ -212,18 +212,14 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     where = "each device" if len(devices) > 1 else devices[0]
     columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
     columns += ["type"] * (len(dtypes) > 1)
+    star = ". * is the fastest." if sentences else ""
     return Sheet(
-        caption=f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
+        caption=f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}{star}",
         keys=(columns[0],),
         blocks=(tuple(columns[1:]),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
-
-
-def _known(run: Run, device: int, row: Row, scope: str) -> claims.Evidence | None:
-    """What is known of a row's rate in a scope, if it is compared with those of a device."""
-    return claims.evidence(run, row, scope) if rates.is_compared(run, device, row, scope) else None
 
 
 def _top(rated: Iterable[_Top]) -> _Top:
@@ -270,7 +266,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
         for position in _positions(run, row):
-            known = _known(run, position, row, scope)
+            known = claims.compared(run, position, row, scope)
             if known and row.problem:
                 problems = by_device.setdefault(device_name(run, position), {})
                 by_run = problems.setdefault((row.dtype, row.problem), {})

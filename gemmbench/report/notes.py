@@ -71,7 +71,10 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, scope: str = "") -> l
     samples = {id(row): rates.shown_samples(row, scope) if scope else "" for row in rows}
     unsure = [row for row in rows if rates.is_uncertain(run, row, samples[id(row)])]
     if not unsure:
-        return []
+        tops = (rates.peak_of_row(run, row) for row in rows)
+        has_doubt = any(top and rates.is_uncertain(top.run, top.row) for top in tops)
+        text = "the measured peak is uncertain. --remeasure measures it again."
+        return [Note(UNCERTAIN, text, "yellow")] if has_doubt else []
     slowed = [row for row in unsure if rates.slowed(run, row) > rates.UNCERTAIN]
     spread = counted(len(unsure) - len(slowed), "row")
     causes = (
@@ -151,13 +154,13 @@ def remarks(
 
 
 def _above_peak(run: Run, rows: Iterable[Row], scope: str) -> list[Note]:
-    """The explanation of shares that a table shows as more than 100 % of the peak, if there are any."""
-    shares = (rates.peak_fraction(run, row, scope) for row in rows)
-    if not any(share and share >= _ABOVE_PEAK for share in shares):
-        return []
-    return [
-        Note("", "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again.", "yellow")
-    ]
+    """The explanation of shares of the peak that are known to be above 100 %, if a table shows any."""
+    for row in rows:
+        known, top = claims.evidence(run, row, scope), rates.peak_of_row(run, row)
+        if known and top and known.low >= _ABOVE_PEAK * top.rate:
+            text = "Above 100 % of peak: the measured peak is too low. --remeasure measures it again."
+            return [Note("", text, "yellow")]
+    return []
 
 
 def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:

@@ -52,6 +52,11 @@ def upper_end(run: Run, row: Row, rate: Interval) -> float:
     return rate.high * (1 + rates.slowed(run, row))
 
 
+def compared(run: Run, device: int, row: Row | None, scope: str) -> Evidence | None:
+    """What is known of a row's rate, if it is compared with those of a device (`rates.is_compared`)."""
+    return evidence(run, row, scope) if row and rates.is_compared(run, device, row, scope) else None
+
+
 def mean(known: Iterable[Evidence]) -> Evidence:
     """What is known of the geometric mean of rates. Its interval is that of the ends, so it is wide."""
     every = tuple(known)

@@ -173,7 +173,7 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
     ranked = {
         variant: each
         for variant, (row, _) in best.items()
-        if rates.is_compared(run, setting.device, row, scope) and (each := claims.evidence(run, row, scope))
+        if (each := claims.compared(run, setting.device, row, scope))
     }
     order = sorted((each.median for each in ranked.values()), reverse=True)
     fastest = claims.fastest(ranked)
@@ -297,5 +297,7 @@ def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
         size = at("median", "median")
     own, other = known[sizes[-1]]
     low, high = at("high", "low"), at("low", "high")
+    if size is not None:  # a measured size may lie outside of what the intervals interpolate
+        low, high = min(low or size, size), max(high or size, size)
     lead = own.median / other.median
     return BreakEven(kernel, size, low, high, start == sizes[0], all(loses.values()), lead, tuple(sizes))

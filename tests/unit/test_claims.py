@@ -19,6 +19,7 @@ from gemmbench.regress.compare import compare
 from gemmbench.stats import claims, rates
 from gemmbench.stats.claims import Evidence
 from gemmbench.stats.intervals import summarize
+from gemmbench.stats.panels import break_evens, panels
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
 
@@ -144,7 +145,7 @@ def test_a_sentence_says_which_may_be_the_fastest() -> None:
         return text(views.show(run_of(tuple(made), "gemm")), 200)
 
     assert "tiled or naive is the fastest: cannot tell at this noise." in ending(naive=0.3, tiled=0.2)
-    assert "4 kernels may be the fastest: cannot tell at this noise." in ending(
+    assert "4 of these may be the fastest: cannot tell at this noise." in ending(
         naive=0.3, tiled=0.3, register=0.3, wide=0.3
     )
     uncertain = fake.gemm_row("tiled", Problem(64, 64, 64), 400.0, spread=0.7)
@@ -162,6 +163,29 @@ def test_intervals_that_touch_or_overlap_prove_nothing(
     assert claims.fastest(known) is None
     assert claims.contenders(known) == ["own", "other"]
     assert claims.fastest({"own": known["own"]}) is None  # nothing to compare it with
+
+
+def test_rows_of_too_few_samples_have_a_reason_of_their_own() -> None:
+    made = [fake.gemm_row(name, Problem(64, 64, 64), 20.0) for name in ("naive", "tiled")]
+    short = {at: replace(each, seconds=each.seconds[:2]) for at, each in made[0].samples.items()}
+    shown = text(views.show(run_of((replace(made[0], samples=short), made[1]), "gemm")), 200)
+    assert "is the fastest: too few samples, raise --budget." in shown
+
+
+def test_the_break_even_lies_within_its_band() -> None:
+    """At 256 the intervals overlap, so the size is a measured one."""
+    kernel = {128: 5.0, 256: 20.0, 512: 40.0}
+    made = [
+        fake.gemm_row("tiled", Problem(n, n, n), rate, spread=0.1 if n == 256 else 0.001, transfer=1.0)
+        for n, rate in kernel.items()
+    ]
+    host = [fake.gemm_row("numpy", Problem(n, n, n), 20.0, -1, spread=0.001) for n in kernel]
+    run = run_of(tuple(replace(row, source="x") for row in made) + tuple(host))
+    (even,) = break_evens(run, panels(run, "m")[0])
+    assert even.size == 512
+    assert even.low is not None
+    assert even.high is not None
+    assert even.low <= even.size <= even.high
 
 
 def test_the_loss_of_the_control_bursts_widens_the_interval_upwards() -> None:
@@ -182,7 +206,7 @@ def test_a_share_of_an_uncertain_peak_is_marked_and_one_above_it_explained() -> 
     peak = fake.peak_row(1, 345.0)
     shown = text(views.show(run_of((peak, fast), "gemm")), 200)
     assert re.search(r"^tiled .* 1\d\d %$", shown, re.MULTILINE)
-    assert "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again." in shown
+    assert "Above 100 % of peak: the measured peak is too low. --remeasure measures it again." in shown
     doubtful = replace(peak, samples={"kernel": replace(peak.samples["kernel"], seconds=(1e-3, 2e-3, 4e-3))})
     assert re.search(
         r"^tiled .* ~\d+ %$", text(views.show(run_of((doubtful, fast), "gemm")), 200), re.MULTILINE
