@@ -156,7 +156,11 @@ def _above_peak(run: Run, rows: Iterable[Row], scope: str) -> list[Note]:
     if not any(share and share >= _ABOVE_PEAK for share in shares):
         return []
     return [
-        Note("", "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again.", "yellow")
+        Note(
+            "",
+            "Above 100 % of peak: the peak was measured while the device was slower. Use --remeasure.",
+            "yellow",
+        )
     ]
 
 

@@ -178,7 +178,7 @@ def test_a_share_of_an_uncertain_peak_is_marked_and_one_above_it_explained() -> 
     peak = fake.peak_row(1, 345.0)
     shown = text(views.show(run_of((peak, fast), "gemm")), 200)
     assert re.search(r"^tiled .* 1\d\d %$", shown, re.MULTILINE)
-    assert "Above 100 % of peak: the peak is of a slower moment; --remeasure takes it again." in shown
+    assert "Above 100 % of peak: the peak was measured while the device was slower. Use --remeasure." in shown
     doubtful = replace(peak, samples={"kernel": replace(peak.samples["kernel"], seconds=(1e-3, 2e-3, 4e-3))})
     assert re.search(
         r"^tiled .* ~\d+ %$", text(views.show(run_of((doubtful, fast), "gemm")), 200), re.MULTILINE
