@@ -3,7 +3,7 @@
 # Instead the list has one entry more after scipy has written a Matrix Market file: its reader and writer,
 # with 0 threads, which stands for all.
 # A program that reports the smallest number of threads, or the product of all, then says that the BLAS used 0
-# threads. Only select entries whose user_api is "blas".
+# threads. Select only entries whose user_api is "blas".
 set -eu
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -130,7 +130,7 @@ class Run(run_file.Run):
         if sizes is not None:
             axis, wanted = axis_of(self), listed_sizes(_text(sizes))
             if axis is None:
-                raise UsageError(f"--sizes is for sweeps, and {self.path or 'this run'} is not one")
+                raise UsageError(f"--sizes needs a sweep, and {self.path or 'this run'} is not a sweep")
             present = sorted({getattr(row.problem, axis) for row in gemms if row.problem})
             if missing := [str(size) for size in wanted if size not in present]:
                 there = ", ".join(map(str, present))

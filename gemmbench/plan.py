@@ -281,7 +281,7 @@ def _conversion(variant: Variant, dtype: str) -> str:
         return ""
     if variant.library:
         return f"{variant.name} rounds operands to {dtype}, to nearest"
-    return f"the tensor cores cut operands off to {dtype}: up to twice the error of rounding"
+    return f"tensor cores truncate operands to {dtype}: up to twice the error of rounding"
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:

@@ -141,7 +141,7 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
         idea = textwrap.shorten(variant.idea, _IDEA, placeholder=" ...")
         cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.needs.dtypes[0] + more, idea)
         table.add_row(*map(Text, cells))
-    legend = "KiB are of local memory; float +2 is float and two other types"
+    legend = "KiB: local memory that the kernel needs. float +2: float and two other types"
     return Group(table, Text(f"\n{legend}.\nDetails: gemmbench kernels --describe NAME"))
 
 

@@ -420,7 +420,7 @@ class Answers:
                 if far.any() and not wrong:
                     i, j = np.argwhere(far)[0]
                     element = self._terms.element(start + i, j)
-                    first = f"{element} is {now[rows][i, j]:g}, verified was {before[rows][i, j]:g}"
+                    first = f"{element} is {now[rows][i, j]:g}, not the verified {before[rows][i, j]:g}"
                 wrong += int(far.sum())
         if not wrong:
             return self._check_guards(left)

@@ -441,7 +441,7 @@ class DrawnRows:
         reason = (
             f"{where}{terms.element(row % problem.m, j)} is {got[i, j]:.6g}, "
             f"not {(product + added)[i, j]:.6g}: "
-            f"{int((~(ratio <= 1)).sum())} of {ratio.size} elements are further off than rounding"
+            f"{int((~(ratio <= 1)).sum())} of {ratio.size} elements exceed the rounding bound"
         )
         return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
 

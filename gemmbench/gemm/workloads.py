@@ -134,11 +134,11 @@ ODD = (
 
 SETS: dict[str, Workload] = {
     "alexnet": Workload(
-        idea="five convolutions lowered by im2col, and three dense layers. Of a convolution, m = output "
-        "channels, n = output pixels and k = input channels x filter; of a dense layer, m = images. conv2, "
+        idea="five convolutions lowered by im2col, and three dense layers. In a convolution, m = output "
+        "channels, n = output pixels and k = input channels x filter; in a dense layer, m = images. conv2, "
         "conv4 and conv5 have the shape of one of the original's two towers, which runs twice",
         source="Krizhevsky, Sutskever and Hinton, ImageNet Classification with Deep Convolutional Neural "
-        "Networks, NIPS 2012; images of 227 x 227, with which its 55 x 55 outputs come out",
+        "Networks, NIPS 2012; images of 227 x 227, which its outputs of 55 x 55 require",
         shapes=_alexnet,
     ),
     "transformer": Workload(

@@ -51,7 +51,7 @@ _LIBRARIES = (
         family=LIBRARIES,
         idea="cuBLAS, NVIDIA's BLAS",
         source="NVIDIA, cuBLAS. It uses tensor cores in every type but float, and in char only if B is "
-        "stored transposed. It sums half in float. Of fp8 it supports only e4m3, with B transposed.",
+        "stored transposed. It sums half in float. Its only fp8 type is e4m3, with B transposed.",
         launches=Launches(edge=lambda _: 256, batches=True),
         needs=Needs(
             # It multiplies types that NVIDIA's OpenCL does not list.

@@ -453,12 +453,10 @@ class _Reader:
             raise ValueError('a macro makes the name of the kernel: kernel = "NAME" says what it is')
         if not name and len(functions) != 1:
             several = f"has {len(functions)} kernels ({there or 'named by macros'})"
-            what = several if functions else "has no __kernel void that is plain to see"
+            what = several if functions else "has no visible __kernel void"
             raise ValueError(f'the file {what}: kernel = "NAME" says which is launched')
         if name and not re.search(rf"\b{re.escape(name)}\b|##", f"{code} {' '.join(self.of.options)}"):
-            raise ValueError(
-                f"kernel = {name!r} is not in the file (there is {there or 'none that is plain'})"
-            )
+            raise ValueError(f"kernel = {name!r} is not in the file (there is {there or 'none visible'})")
         name = name or functions[0]
         of_kernel = [text for other, text in signatures if other == (name if name in functions else "")]
         local = {"local", "__local", *_LOCAL_MACRO.findall(code)}

@@ -98,7 +98,7 @@ _SPEEDS = {
 _SPEED_OF = {name: speed for speed, names in _SPEEDS.items() for name in names.split()}
 _FEATURES = (({"avx512f"}, 2.0), ({"avx2", "fma"}, 1.0), ({"avx"}, 0.5), ({"sse2"}, 0.25))
 _BEST = {2.0: "SkylakeX", 1.0: "Haswell", 0.5: "Sandybridge"}
-_INSTALL = "Install OpenBLAS (libopenblas0), or numpy from PyPI, which brings it"
+_INSTALL = "Install OpenBLAS (libopenblas0), or numpy from PyPI, which includes it"
 _VARIABLES = {"openblas": "OPENBLAS_CORETYPE", "blis": "BLIS_ARCH_TYPE"}
 
 
@@ -111,7 +111,7 @@ def trouble(pool: Pool, cpuinfo: str, environ: Mapping[str, str]) -> Trouble | N
     library, core = str(pool.get("internal_api")), str(pool.get("architecture") or "")
     if library in _PLAIN:
         what = f"the {library}" if library == REFERENCE else library
-        problem = f"numpy uses {what}: one thread and no vectors of this CPU, so it may be many times slower."
+        problem = f"numpy uses {what}: one thread and no vector instructions, so it may be many times slower."
         return Trouble(problem, _INSTALL, "")
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     offered = next((speed for need, speed in _FEATURES if flags and need <= {*flags[1].split()}), 0.0)

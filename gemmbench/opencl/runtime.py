@@ -39,7 +39,7 @@ _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 _CYCLES = 4  # of a dependent multiply-add
 
-_UNNAMED = "UNNAMED"  # a code that OpenCL does not name: NVIDIA's -9999 after a kernel left its buffers
+_UNNAMED = "UNNAMED"  # a code that OpenCL does not name: NVIDIA's -9999 after an access outside a buffer
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE", _UNNAMED)
 _MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
@@ -286,12 +286,15 @@ def errors() -> Iterator[None]:
         status: Status = "failed"
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
         if name == _UNNAMED:
-            what = "a kernel left its buffers, so this process cannot use the device again"
+            what = "a kernel accessed memory outside its buffers; this process cannot use the device again"
         elif name == "OUT_OF_RESOURCES" and "clEnqueueNDRangeKernel" in str(error):
             status = "unsupported"
             what = "the device has too few registers or too little local memory for such a work-group"
         elif name == "OUT_OF_RESOURCES":
-            what = "the device ran out of memory or registers, was reset, or a kernel left its buffers"
+            what = (
+                "the device ran out of memory or registers, was reset, or a kernel accessed memory outside "
+                "its buffers"
+            )
         raise NotMeasuredError(status, f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
     except MemoryError as error:
         raise NotMeasuredError("failed", f"out of memory: {error}", restart=True) from None

@@ -263,7 +263,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             if self.report:
                 raise UsageError("--aa writes no report: it compares nothing")
         if self.against is None and self.patience is not None:
-            raise UsageError("--patience is for --against: other comparisons do not wait")
+            raise UsageError("--patience needs --against")
         if self.against is not None:
             try:
                 self._check_against(self.against)

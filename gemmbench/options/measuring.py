@@ -629,7 +629,9 @@ class GemmOptions(GemmCommandOptions):
     a: Path | None = problem_option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
     b: Path | None = problem_option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
     c: Path | None = problem_option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy")
-    out: Path | None = option("Write C to a file; needs a single --kernel.", Output("OUT.npy", folder=False))
+    out: Path | None = option(
+        "Write C to a file; needs one --kernel, --dtype and --device.", Output("OUT.npy", folder=False)
+    )
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 

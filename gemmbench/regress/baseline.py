@@ -236,7 +236,7 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
         for blas in ((hosts[0].blas, hosts[1].blas), scipy):
             yield "driver", "other BLAS or BLAS threads", *blas
             if UNKNOWN in blas[1]:
-                yield "driver", "BLAS that may be another one", "a known BLAS", blas[1]
+                yield "driver", "BLAS that may differ", "a known BLAS", blas[1]
     if not only_preset_differs(before, after):
         yield "source", "other kernel source", before.source, after.source
     warmth = {True: "--cold", False: "warm caches"}

@@ -313,7 +313,7 @@ def _reversal(outcome: Result) -> list[Note]:
     }
     fastest = next(each for each in outcome.ranked if each.parameters == outcome.again[0].parameters)
     names = numbers[id(fastest)], numbers[id(outcome.ranked[0])]
-    return [Note("", f"Timed again, {names[0]} was faster than {names[1]}, the best of the search.")]
+    return [Note("", f"Measured again, {names[0]} was faster than {names[1]}, the best of the search.")]
 
 
 def _verdict(outcome: Result) -> str:
@@ -325,7 +325,7 @@ def _verdict(outcome: Result) -> str:
     if not outcome.finished:
         return "Nothing is saved: the best few have not been compared with the shipped preset yet."
     if outcome.winner is None:
-        return "The shipped preset stays: no other configuration was faster when timed again."
+        return "The shipped preset stays: no other configuration was faster when measured again."
     if outcome.fault is not None:
         at = f" at {outcome.fault.problem.shape}" if outcome.fault.problem else ""
         what = f"{_FAULTS[outcome.fault.status]}{at}"

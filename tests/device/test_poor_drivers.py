@@ -103,7 +103,8 @@ def test_a_name_that_is_not_utf_8_is_read_as_far_as_it_is(name: bytes, text: str
     [
         (
             "OUT_OF_RESOURCES",
-            "the device ran out of memory or registers, was reset, or a kernel left its buffers",
+            "the device ran out of memory or registers, was reset, or a kernel accessed memory outside its "
+            "buffers",
         ),
         ("MEM_OBJECT_ALLOCATION_FAILURE", "the device ran out of memory"),
     ],

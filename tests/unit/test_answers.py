@@ -292,7 +292,7 @@ def test_a_float_kernel_that_computes_in_half_is_wrong() -> None:
         return right if exact else right.astype(np.float16).astype(np.float32)
 
     (check,) = verified(case, in_half, "float")
-    assert "elements are further off than rounding" in check.reasons[0]
+    assert "elements exceed the rounding bound" in check.reasons[0]
 
 
 def test_a_reason_says_what_and_where() -> None:

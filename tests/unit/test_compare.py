@@ -363,12 +363,8 @@ def test_another_blas_or_processor_is_another_host() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("unknown BLAS", "unknown BLAS", "BLAS that may be another one: unknown BLAS, not a known BLAS"),
-        (
-            "unknown BLAS libx.so",
-            "unknown BLAS libx.so",
-            "BLAS that may be another one: unknown BLAS libx.so",
-        ),
+        ("unknown BLAS", "unknown BLAS", "BLAS that may differ: unknown BLAS, not a known BLAS"),
+        ("unknown BLAS libx.so", "unknown BLAS libx.so", "BLAS that may differ: unknown BLAS libx.so"),
         ("unknown BLAS", "BLIS", "other BLAS or BLAS threads: BLIS, not unknown BLAS"),
         ("reference BLAS 3.11.0", "BLIS", "other BLAS or BLAS threads: BLIS, not reference BLAS 3.11.0"),
         ("BLIS", "BLIS", ""),

@@ -220,7 +220,7 @@ def test_half_is_held_to_sums_in_float(install: Install, monkeypatch: pytest.Mon
     monkeypatch.setattr(Answers, "_check_exact", lambda *_, **__: Check("ok"))
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
-    assert "elements are further off than rounding" in row.reason
+    assert "elements exceed the rounding bound" in row.reason
 
 
 def test_a_wrong_answer_has_no_rate(install: Install) -> None:

@@ -252,8 +252,8 @@ def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest
     host = machine.host_facts()
     assert host.blas == "reference BLAS 3.11.0"
     assert host.warnings == (
-        "numpy uses the reference BLAS: one thread and no vectors of this CPU, so it may be many times "
-        "slower. Install OpenBLAS (libopenblas0), or numpy from PyPI, which brings it.",
+        "numpy uses the reference BLAS: one thread and no vector instructions, so it may be many times "
+        "slower. Install OpenBLAS (libopenblas0), or numpy from PyPI, which includes it.",
     )
     run = fake_runs.fake_square()
     run = replace(run, header=replace(run.header, host=host))

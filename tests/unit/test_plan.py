@@ -87,7 +87,7 @@ def test_variants_are_interleaved_problem_by_problem() -> None:
 @pytest.mark.parametrize(
     ("name", "dtype", "notes"),
     [
-        ("nv-mma", "tf32", ["the tensor cores cut operands off to tf32: up to twice the error of rounding"]),
+        ("nv-mma", "tf32", ["tensor cores truncate operands to tf32: up to twice the error of rounding"]),
         ("cublas", "tf32", ["cublas rounds operands to tf32, to nearest"]),
         ("nv-mma", "half", []),
     ],

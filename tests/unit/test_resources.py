@@ -163,7 +163,7 @@ def test_nvidias_limit_of_256_counts_only_where_the_source_requires_a_group(
             "clWaitForEvents",
             -9999,
             "failed",
-            "a kernel left its buffers, so this process cannot use the device again: ",
+            "a kernel accessed memory outside its buffers; this process cannot use the device again: ",
         ),
         ("clFinish", cl.status_code.INVALID_VALUE, "failed", "the driver reported an error: "),
     ],
@@ -171,7 +171,7 @@ def test_nvidias_limit_of_256_counts_only_where_the_source_requires_a_group(
 def test_an_error_of_the_driver_becomes_a_sentence(
     routine: str, code: int, status: str, sentence: str
 ) -> None:
-    """NVIDIA's driver answers -9999 after a kernel left its buffers, which OpenCL does not name."""
+    """NVIDIA's driver answers -9999 after an access outside a buffer, which OpenCL does not name."""
     with pytest.raises(NotMeasuredError) as caught, errors():
         raise cl.RuntimeError(cl._cl._ErrorRecord(routine, code, ""))
     assert (caught.value.status, caught.value.restart) == (status, code != cl.status_code.INVALID_VALUE)

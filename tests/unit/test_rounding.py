@@ -99,7 +99,7 @@ def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str, monkeypatch
     if fault == "element":
         (reason,) = check.reasons
         assert reason.startswith(f"C[{size // 2}][{size // 3}] is ")
-        assert reason.endswith(f": 1 of {size * (size + 1)} elements are further off than rounding")
+        assert reason.endswith(f": 1 of {size * (size + 1)} elements exceed the rounding bound")
 
 
 def test_integers_must_be_right_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_the_second_timing_is_shown_and_decides() -> None:
     text = printed(replace(run, rows=tuple(rows)))
     (star,) = [line.split()[0] for line in text.splitlines() if "*" in line]
     assert star != "1"
-    assert f"Timed again, number {star} was faster than number 1, the best of the search." in flat(text)
+    assert f"Measured again, number {star} was faster than number 1, the best of the search." in flat(text)
     gflops, again = text.splitlines()[4].split()[1], text.splitlines()[4].split()[3]
     assert (gflops, again) == ("25.7", "18.8")
 
@@ -72,8 +72,8 @@ def test_the_second_timing_is_shown_and_decides() -> None:
     ]
     kept = [row for row in run.rows if row.phase == TRIAL]
     text = flat(printed(replace(run, rows=(*kept, *heat))))
-    assert "Timed again, the shipped preset was faster than number 1, the best of the search." in text
-    assert "The shipped preset stays: no other configuration was faster when timed again." in text
+    assert "Measured again, the shipped preset was faster than number 1, the best of the search." in text
+    assert "The shipped preset stays: no other configuration was faster when measured again." in text
 
 
 def test_large_speedups_have_three_digits() -> None:

@@ -148,7 +148,7 @@ def test_selected_rows_keep_the_scope_and_the_marks_of_their_run() -> None:
 
 def test_only_a_sweep_has_sizes_to_select() -> None:
     run = fake.fake_workloads()
-    with pytest.raises(UsageError, match=r"^--sizes is for sweeps, and r.jsonl is not one$"):
+    with pytest.raises(UsageError, match=r"^--sizes needs a sweep, and r.jsonl is not a sweep$"):
         api.Run(run.header, run.rows, "r.jsonl").select(sizes=8)
 
 

@@ -2,15 +2,15 @@
 
     GEMMBENCH_BASE=base.jsonl reframe -C settings.py -c gemmbench_check.py --distribute=all -r
 
-``--distribute=all`` makes it one test for each node. The base is a saved run on one node, of all its devices:
+``--distribute=all`` makes it one test for each node. The baseline is a saved run of all devices of one node:
 
     gemmbench square --sizes 1024,4096 --kernel best --device all --budget 1 --no-peak --save once.jsonl
     gemmbench check once.jsonl --aa 10 --device all --save base.jsonl
 
 `gemmbench check` decides: the test fails for rows that are slower, wrong or without a result, not for rows
 that are too uncertain. Each row is a performance variable, such as `naive_float_1024`, with the device's
-position before it if there are several. Its reference is the median of the base's repetitions, without a
-tolerance. Only `gemmbench` on the PATH is needed, here and on the nodes, of the version of the base.
+position before it if there are several. Its reference is the median of the baseline's repetitions,
+without a tolerance. It needs only `gemmbench` on the PATH, here and on the nodes, in the baseline's version.
 """
 
 import json
@@ -38,7 +38,7 @@ HOST = -1  # the device of a row that ran on the host: numpy's
 
 
 def row_name(row, position):
-    """A row for people, as ReFrame takes it: ``naive_float_1024``, ``1_flops_float_vector_width8``."""
+    """The name of a row's performance variable: ``naive_float_1024``, ``1_flops_float_vector_width8``."""
     sides = [row[side] for side in "mnk"] if row["m"] is not None else []
     shape = "x".join(map(str, sides[:1] if len(set(sides)) == 1 else sides))
     # A GEMM's other parameters are presets, and may be others today.
@@ -103,7 +103,7 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
 
     @sanity_function
     def no_row_fails(self):
-        """Every row of the base was measured and right, and `gemmbench check` does not call it slower."""
+        """Every row of the baseline was measured and right, and `gemmbench check` does not call it slower."""
         checked = self._read("check.json")
         rows = checked["rows"] if checked else []
         failing = [
@@ -121,7 +121,7 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
 
     @run_before("performance")
     def refer_to_the_base(self):
-        """A performance variable for every row of the base that has a rate, in the base and in this run."""
+        """A performance variable for every row that has a rate in the baseline and in this run."""
         now, self.perf_variables, references = by_name(self._read("run.json"), self._several), {}, {}
         for name, (value, unit) in self._base.items():
             if name in now:
