@@ -184,7 +184,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     if candidates:
         yield from (_alternate if baseline.rules.interleaved else _remeasure)(job, candidates, cases)
     final = (_final_line(job, each) for each in candidates)
-    decided = {line.key: verdicts.with_resource_verdict(baseline.rules, line) for line in final}
+    decided = {line.key: line for line in final}
     for each in candidates:  # a control may fail
         for key, row in each.failed.items():
             line = decided.get(key) or next(line for line in first.lines if line.key == key)
@@ -245,16 +245,18 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
     """Choose a row that shows whether the machine, not the suspect's kernel, is slower; None if none fits.
 
     It is another GEMM row with a ratio on the same device; all CPU devices and the host count as one.
-    Libraries come first, then unchanged or faster rows, the suspect's own problem before others. Slower
-    kernels may only be the control of a library.
+    Libraries come first, then rows that are not slower, and at most 1.5 times as fast, the suspect's own
+    problem before others. Other kernels may only be the control of a library.
     """
 
     def home(line: ComparedRow) -> int:
         return HOST if is_on_cpu(job.run, line.row) else line.key[1]
 
     def rank(line: ComparedRow) -> tuple[int, bool]:
-        library, unchanged = line.key[2] in BASELINES, line.verdict in ("unchanged", "within", "faster")
-        return 0 if library else 1 if unchanged else 2, line.row.problem != suspect.row.problem
+        library, is_bad = line.key[2] in BASELINES, line.fails or line.is_inconclusive
+        ratio = line.ratio.median if line.ratio and not is_bad else math.inf
+        is_steady = 1 / _CONTROL_LIMIT <= ratio <= 1 + line.threshold
+        return 0 if library else 1 if is_steady else 2, line.row.problem != suspect.row.problem
 
     fit = [
         line
@@ -346,11 +348,11 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
     Times are first divided by the slowdown of the control. The limit is 1.5 times, or the user's threshold.
-    Measurements whose control changed by more than 1.5 times do not count. Without others, or if other
-    programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead, and further
-    ones alone must confirm that the row is slower or faster. If no further measurement gave a time, the row
-    is broken if the last one was not ok. Otherwise, or without comparable baseline times, the line stays as
-    it was.
+    Measurements whose control changed by more than 1.5 times do not count. Without other further ones, or if
+    other programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead, and
+    further ones alone must confirm that the row is slower or faster. If no further measurement gave a time,
+    the row is broken if the last one was not ok. Otherwise, or without comparable baseline times, the line
+    stays as it was.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
@@ -372,16 +374,13 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
         return line
     rows = [(each.run, each.rows[line.key]) for each in olds], [(job.run, row) for row, *_ in known]
     line = replace(line, uncertain=(verdicts.any_uncertain(rows[0]), verdicts.any_uncertain(rows[1])))
-    if candidate.control and all(_change(control) > _CONTROL_LIMIT for _, control in candidate.rows):
+    steady = [each for each in known if _change(each[1]) <= _CONTROL_LIMIT]
+    if candidate.control and all(row is looks[0][0] for row, *_ in steady):
         control = row_name(candidate.control.row)
         reason = f"its control {control} takes {units.number(candidate.slowdown)} times as long"
         return replace(line, verdict="cannot tell", reason=reason)
     before = verdicts.median_cost(old)
-    new = [
-        Cost(*(value / max(control, 1.0) for value in astuple(now)))
-        for _, control, now in known
-        if _change(control) <= _CONTROL_LIMIT
-    ]
+    new = [Cost(*(value / max(control, 1.0) for value in astuple(now))) for _, control, now in steady]
     ratios = [verdicts.ratio(before, each) for each in new]
     every = Ratio(
         median(each.median for each in ratios),

@@ -219,11 +219,12 @@ def concluded(comparison: Comparison) -> Comparison:
     Each row's ratio is the smaller one, of medians or of minima, or 1 if the row is not above its threshold.
     The limit is 1.5, or 1 plus the general threshold if that is more. If the median of all ratios exceeds
     it, every row above it becomes "slower", and a first remark reports this. A last remark reports that no
-    row has more than one baseline run, or that the baselines differ too much.
+    row has more than one baseline run, or that the baselines differ too much. Changed resources fail last
+    (also if interleaved), so that such rows count with their ratio.
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     if rules.interleaved:
-        return comparison
+        return replace(comparison, lines=_with_resource_verdicts(rules, lines))
     ratios = [_counted_ratio(line) for line in lines if line.ratio]
     limit = max(RUN_LIMIT, 1 + (rules.default or 0))
     if ratios and median(ratios) > limit:
@@ -238,6 +239,7 @@ def concluded(comparison: Comparison) -> Comparison:
     unfit = why_unfit([line.spread for line in lines if line.ratio and line.runs[0] > 1])
     if max((line.runs[0] for line in lines), default=0) == 1:
         unfit = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
+    lines = _with_resource_verdicts(rules, lines)
     return replace(comparison, lines=lines, remarks=(*remarks, unfit) if unfit else remarks)
 
 
@@ -249,7 +251,7 @@ def _counted_ratio(line: ComparedRow) -> float:
 def why_unfit(spreads: Sequence[float]) -> str:
     """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or "".
 
-    They do if half of the rows differ by less than the change at which a row fails.
+    It is "" if half of the rows differ by no more than the change at which a row fails.
     """
     typical = median(spreads or [0.0])
     if typical <= ROW_LIMIT - 1:
@@ -338,15 +340,17 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
         before = replace(before, resources=row.former.resources)
     elif all(baseline.difference(each, now, line.key, also) for each in olds):
         return line
-    line = replace(line, resources="; ".join(changed_resources(before, row)))
-    return with_resource_verdict(baseline.rules, line)
+    return replace(line, resources="; ".join(changed_resources(before, row)))
 
 
-def with_resource_verdict(rules: Rules, line: ComparedRow) -> ComparedRow:
-    """A line with changed resources as "resources changed" if these fail, unless the line fails already."""
-    if line.resources and "resources" in rules.fail_on and line.verdict not in FAILING:
-        return replace(line, verdict="resources changed", reason=line.resources)
-    return line
+def _with_resource_verdicts(rules: Rules, lines: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
+    """Lines with changed resources as "resources changed" if these fail, unless the line fails already."""
+    return tuple(
+        replace(line, verdict="resources changed", reason=line.resources)
+        if line.resources and "resources" in rules.fail_on and not line.fails
+        else line
+        for line in lines
+    )
 
 
 _RESOURCES = {
@@ -400,7 +404,7 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     line = replace(line, uncertain=(any_uncertain(sides[0]), any_uncertain(sides[1])))
     limit = _limit(first.run, first.rows[key])
     rows = [(run, row) for side in sides for run, row in side if is_on_cpu(run, row)]
-    doubts = disturbance(rows), doubt(rows) if rules.given_threshold(line.row) is None else ""
+    doubts = disturbance(rows), doubt(rows)
     why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
     return judge(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
 
@@ -464,8 +468,9 @@ def judge(
 
     A row that is slower fails if both ratios exceed `limit` (or the given threshold, with `spread`) and
     nothing raises a doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or
-    do not, and "faster" needs ratios as far below 1 as `limit` is above. Their intervals are unknown, because
-    runs differ by more than the samples of each show. Any earlier reason is replaced.
+    do not, and "faster" needs both ratios below 1 / `limit` without a doubt. Their intervals are unknown,
+    because runs differ by more than the samples of each show. A given threshold overrules any other `doubt`.
+    Any earlier reason is replaced.
     """
     threshold, several = rules.threshold(line.row), line.runs[0] > 1
     is_given = rules.given_threshold(line.row) is not None
@@ -476,11 +481,11 @@ def judge(
     reason = ""
     if verdict in ("slower", "faster") and disturbance:
         verdict, reason = "cannot tell", disturbance
-    elif verdict == "slower" and (doubt or not would_fail):
+    elif verdict == "slower" and ((doubt and not is_given) or not would_fail):
         verdict, reason = "possibly slower" if several else "differs", doubt if would_fail else ""
-    elif verdict == "faster" and several and doubt:
+    elif verdict == "faster" and several and doubt and not is_given:
         verdict, reason = "cannot tell", doubt
-    elif verdict == "faster" and not several and (doubt or max(ratio.median, ratio.minima) >= 2 - limit):
+    elif verdict == "faster" and not several and (doubt or max(ratio.median, ratio.minima) >= 1 / limit):
         verdict = "differs"
     elif verdict == "unchanged" and not several:
         verdict = "within"

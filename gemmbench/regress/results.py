@@ -46,15 +46,16 @@ def to_markdown(comparison: Comparison, every: bool = False) -> str:
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """A table of the changed rows for each device, the host last, then a sheet with only notes.
 
-    It has the conclusion first, why rows fail, and at most three remarks. The last remark may count the rest.
-    With `every`, the tables have all rows with a ratio, and all remarks appear. Without it there is no table
-    if only rows of the host could be compared.
+    It has the conclusion first, why rows fail, and at most three remarks: the comparison's last one, on its
+    baselines, is among them, and another may count the rest. With `every`, the tables have all rows with a
+    ratio, and all remarks appear. Without it there is no table if only rows of the host could be compared.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     devices = devices if comparison.compared or every else []
     failures, remarks = _reasons(comparison, every)
     if not every and len(remarks) > _REMARKS:
+        remarks.sort(key=lambda note: note.text not in comparison.remarks[-1:])  # the last one is first
         more = counted(len(remarks) - _REMARKS + 1, "more remark")
         remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
     last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))

@@ -158,6 +158,22 @@ def test_a_control_that_changed_too_much_shows_nothing() -> None:
     assert any(each.endswith("Stop other programs, or measure a new baseline.") for each in found.remarks)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_time_shows_nothing_if_its_control_changed_and_no_other_time_counts(first: bool) -> None:
+    """The other further measurement, with a steady control, was over its budget."""
+
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled"):
+            return slower(row, 1.6) if times == 2 or (first and times == 1) else skipped(row)
+        return slower(row, 2.0) if row.variant == "numpy" and times in (2, 3) else row
+
+    mine = of(checked(change), "tiled")
+    assert (mine.verdict, mine.reason) == (
+        "cannot tell",
+        "its control numpy float 512 takes 2.00 times as long",
+    )
+
+
 def test_the_times_and_changes_of_a_row_allow_for_its_control() -> None:
     found = checked(lambda row, times: slower(row, 1.4 if row.variant == "numpy" else 1.8))
     mine = of(found, "tiled")
@@ -201,6 +217,29 @@ def test_changed_resources_fail_whatever_further_measurements_show() -> None:
 def test_slower_kernels_are_not_each_others_control() -> None:
     found = checked(lambda row, times: slower(row, 1.25), ("tiled",))
     assert {line.verdict for line in found.lines} == {"slower"}
+
+
+@pytest.mark.parametrize(
+    ("factor", "control"), [(0.8, 512), (0.5, 64), (1.2, 64)], ids=["faster", "too fast", "slower"]
+)
+def test_with_one_baseline_a_kernel_that_became_a_little_faster_is_a_control(
+    factor: float, control: int
+) -> None:
+    """The control is of the same problem, if that kernel is fit."""
+    order: list[tuple[str, int]] = []
+
+    def change(row: Row, times: int) -> Row:
+        assert row.problem
+        order.append((row.variant, row.problem.m))
+        if is_(row, "tiled"):
+            return slower(row, 1.5)
+        return slower(row, factor) if is_(row, "register") else row
+
+    kernels = ("tiled", "register")
+    checked(change, kernels, Rules(), baseline=again(1))
+    looks = order[len(small(kernels).rows) :]
+    around = looks[looks.index(("tiled", 512)) - 1]
+    assert around[1] == control
 
 
 def test_only_suspicious_rows_are_measured_again_between_two_measurements_of_their_control() -> None:

@@ -78,13 +78,24 @@ def test_without_a_given_threshold_the_same_row_may_be_slower(bases: int, verdic
 
 def test_with_one_baseline_rows_only_differ_or_do_not() -> None:
     """Some are 30 % faster, some 30 % slower, and nobody knows how much runs vary."""
-    slow = {("tiled", 512): 1.3, ("register", 512): 0.65}
+    slow = {("tiled", 512): 1.3, ("register", 512): 0.7}
     found = compare([on_gpu(again(1))], [on_gpu(again(2, slow))])
     assert {each.verdict for each in found.lines} == {"within", "differs"}
     assert line(found, "register", 512).verdict == "differs"
     assert all(each.ratio and math.isnan(each.ratio.low) for each in found.lines)
-    fast = compare([on_gpu(again(1))], [on_gpu(again(2, {("tiled", 512): 0.4}))])
-    assert line(fast, "tiled", 512).verdict == "faster"  # as far below 1 as a row that fails is above
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "factor", "verdict"),
+    [(True, 0.53, "differs"), (True, 0.47, "faster"), (False, 0.7, "differs"), (False, 0.63, "faster")],
+)
+def test_with_one_baseline_a_row_is_faster_where_it_would_fail_the_other_way(
+    on_cpu: bool, factor: float, verdict: str
+) -> None:
+    """More than 2 times as fast on a CPU, 1.5 times on a GPU."""
+    runs = [bursts(each, 0.005) for each in (again(1), again(2, {("tiled", 512): factor}))]
+    before, now = runs if on_cpu else map(on_gpu, runs)
+    assert line(compare([before], [now]), "tiled", 512).verdict == verdict
 
 
 def test_several_baselines_widen_the_interval() -> None:
@@ -138,6 +149,15 @@ def test_a_run_fails_if_half_of_its_rows_take_over_one_and_a_half_times_as_long(
     assert said == (factor > 1.5)
     lax = compare([again(1)], [slowed(again(2), factor)], Rules(3.0))
     assert lax.ok
+
+
+def test_changed_resources_do_not_lower_the_slowdown_of_the_run() -> None:
+    built = Resources("tiled", "multiply", 256, 1024, 32, 0, 2048, registers=32, spill_bytes=0)
+    before = every(resources=(built,))(again(1))
+    now = every(resources=(replace(built, registers=48),))(slowed(again(2), 1.7))
+    found = compare([before], [now], Rules(fail_on=frozenset({"resources"})))
+    assert any(remark.endswith("the run is slower.") for remark in found.remarks)
+    assert {each.verdict for each in found.lines} == {"slower"}
 
 
 def bursts(run: Run, *seconds: float) -> Run:

@@ -208,6 +208,7 @@ def test_at_most_three_remarks_are_shown() -> None:
     after = short.split(pages.conclusion(found))[1]
     assert after.count("more remarks: -v shows them.") == 1
     assert len([line for line in after.splitlines() if line and not line.startswith(" ")]) == 3
+    assert after.count("Only one baseline run: ") == 1
     assert "more remarks" not in whole
 
 
