@@ -245,9 +245,10 @@ def series(run: Run) -> Iterator[ExportSeries]:
         for scope in row.samples if export_status(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
-                yield ExportSeries(
-                    f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
-                )
+                figures = (rates.rate(row, scope), moved)
+                wide = (rates.widened(run, row, each) if each else None for each in figures)
+                times = rates.widened(run, row, times)
+                yield ExportSeries(f"{benchmark}/{scope}", benchmark, row, scope, times, *wide)
 
 
 @lru_cache(maxsize=16)

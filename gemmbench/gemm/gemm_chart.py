@@ -159,6 +159,7 @@ def _drawn(
     for size, row in curve.rows.items():
         if size in at:
             value = values(row, scope)
+            value = derive.widened(run, row, value) if value else None
             middle, low, high = (value.median, value.low, value.high) if value else (math.nan,) * 3
             said = sample(run, row, scope)
             points.append(Point(at[size], middle / divisor, low / divisor, high / divisor, said))
@@ -475,7 +476,8 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             value = each.rate.median / divisor
             text = notes.marked(run, each.row, units.number(value), derive.shown_samples(each.row, scope))
             text += f"   {units.percent(fraction)}" if fraction is not None else ""
-            ends = each.rate.low / divisor, each.rate.high / divisor
+            wide = derive.widened(run, each.row, each.rate)
+            ends = wide.low / divisor, wide.high / divisor
             part, said = BarPart(value, colour, name), sample(run, each.row, scope)
             entries.append(Bar((part,), text, clean(name), each.is_fastest, said, ends))
         of_peak = "; per cent of the measured peak" if peak else ""

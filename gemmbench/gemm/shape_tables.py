@@ -170,7 +170,7 @@ def _workloads_sheet(
         notes=(
             *_workloads_conclusion(run, lines, scope, lambda value: f"{rate_text(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
-            *notes.remarks(run, device, shown, _place, "shape", inner),
+            *notes.remarks(run, device, shown, _place, "shape", *dict.fromkeys((inner, "host"))),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
     )

@@ -123,7 +123,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         notes=(
             *_conclusion(run, panel, scope),
-            *notes.remarks(run, panel.device, rows, where, scope=scope),
+            *notes.remarks(run, panel.device, rows, where, "size", scope),
             *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
     )
@@ -169,11 +169,12 @@ class _Point:
     rate: claims.Evidence
 
 
-def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
+def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
     """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
 
     If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too. The
-    sentence says so if intervals leave several. A single kernel or library is not called the fastest.
+    sentence says so if intervals leave several. A single kernel or library is not called the fastest. `where`
+    names the scope in a table of several.
     """
     points = [
         _Point(size, series, known)
@@ -194,9 +195,9 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
             until = f"{panel.axis} = {before.size}"
             texts.append(f"Fastest measured: {names[0]} up to {until}, {names[1]} from {after.size}.")
         elif fastest:
-            texts.append(f"Fastest measured: {_figure(panel, fastest, points)}.")
+            texts.append(f"Fastest measured{where}: {_figure(panel, fastest, points)}.")
         else:
-            texts.append(_undecided(points))
+            texts.append(_undecided(points, where))
         if kernels and all(winner and not winner.series.is_kernel for winner in winners.values()):
             fastest = _fastest_series(kernels)
             texts += [f"Fastest kernel: {_figure(panel, fastest, points)}."] if fastest else []
@@ -235,18 +236,18 @@ def _change(winners: Mapping[int, _Point | None]) -> tuple[_Point, _Point] | Non
 _FEW = 3  # names in a sentence
 
 
-def _undecided(points: Sequence[_Point]) -> str:
+def _undecided(points: Sequence[_Point], where: str) -> str:
     """What is known if no rate is known to be the highest: which kernels and libraries may have it."""
     best = {number: point.rate for number, point in enumerate(points)}
     left = claims.contenders(best)
     names = list(dict.fromkeys(clean(points[number].series.label) for number in left))
     if len(names) == 1:
-        return f"{names[0]} may be the fastest, but its rate is uncertain."
+        return f"{names[0]} may be the fastest{where}, but its rate is uncertain."
     few = any(math.isinf(best[number].high) for number in left)
     why = "too few samples, raise --budget" if few else "cannot tell at this noise"
     if len(names) > _FEW:
-        return f"{len(names)} of these may be the fastest: {why}."
-    return f"{', '.join(names[:-1])} or {names[-1]} is the fastest: {why}."
+        return f"{names[0]}, {names[1]} or {len(names) - 2} others may be the fastest{where}: {why}."
+    return f"{', '.join(names[:-1])} or {names[-1]} is the fastest{where}: {why}."
 
 
 def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
@@ -419,8 +420,8 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 def _ends(run: Run, row: Row, rate: rates.Rate, divisor: float) -> str:
     """The interval of a row's rate, as claims use it: ``[224, 228]``."""
-    ends = rate.low, claims.upper_end(run, row, rate)
-    return f"[{', '.join(units.number(end / divisor) for end in ends)}]"
+    wide = rates.widened(run, row, rate)
+    return f"[{units.number(wide.low / divisor)}, {units.number(wide.high / divisor)}]"
 
 
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
@@ -444,6 +445,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     scopes = tuple(dict.fromkeys((scope, "host")))
     divisor, unit = rates.table_unit(dtype, (rates.median_rate(row, s) for row in able for s in scopes))
     best = {s: fastest_rows(run, device, able, s) for s in scopes}
+    where = f" {SCOPE_WORDS[scope]}" if len(scopes) > 1 else ""
 
     def rate_cell(row: Row, s: str) -> Cell:
         """The rate and its interval: ``226 [224, 228]``."""
@@ -468,8 +470,8 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {problem.title}, {unit}",
         notes=(
-            *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
-            *notes.remarks(run, device, able, shape, "problem", scope),
+            *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope, where),
+            *notes.remarks(run, device, able, shape, "problem", *scopes),
             *notes.faster_hosts(run, able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),

@@ -114,7 +114,13 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
         sections.append(_section(run, f"run-{number}", title, names[id(run)], _peak_runs(run, runs), draw))
     sheets = [sheet for part in sections for sheet in part.sheets]
     table, sentences = _fastest(shown, runs)
-    said = [note.line for sheet in sheets for note in sheet.notes if note.style == "bold"]
+    said = [
+        f"{part.title}: {note.line}" if len(shown) > 1 else note.line
+        for part in sections
+        for sheet in part.sheets
+        for note in sheet.notes
+        if note.style == "bold"
+    ]
     summary += [*sentences, *([] if sentences and len(shown) > 1 else said)]
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
     parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]

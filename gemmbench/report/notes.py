@@ -62,14 +62,18 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
     return _limited(notes, "more reasons")
 
 
-def uncertain(run: Run, rows: Iterable[Row], where: Where, scope: str = "") -> list[Note]:
+def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list[Note]:
     """What the mark ``~`` means, the widest range of a rate, and what to do: none without a row that has it.
 
-    The scope is that of the table, by default each row's finest.
+    The scopes are those of the table, by default each row's finest.
     """
     rows = [row for row in rows if row.status == "ok"]
-    samples = {id(row): rates.shown_samples(row, scope) if scope else "" for row in rows}
-    unsure = [row for row in rows if rates.is_uncertain(run, row, samples[id(row)])]
+
+    def is_unsure(row: Row) -> bool:
+        samples = [rates.shown_samples(row, scope) for scope in scopes] or [""]
+        return any(rates.is_uncertain(run, row, each) for each in samples)
+
+    unsure = list(filter(is_unsure, rows))
     if not unsure:
         tops = (rates.peak_of_row(run, row) for row in rows)
         has_doubt = any(top and rates.is_uncertain(top.run, top.row) for top in tops)
@@ -78,18 +82,19 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, scope: str = "") -> l
     slowed = [row for row in unsure if rates.slowed(run, row) > rates.UNCERTAIN]
     spread = counted(len(unsure) - len(slowed), "row")
     causes = (
-        f"Other programs slowed {counted(len(slowed), 'row')}: close them." if slowed else "",
+        f"Other programs slowed {counted(len(slowed), 'row')}: close those programs." if slowed else "",
         f"Samples of {spread} spread: raise --budget (now {run.header.policy.budget_s:g} s)."
         if len(slowed) < len(unsure)
         else "",
     )
-    meaning = f"uncertain by more than {100 * rates.UNCERTAIN:g} %{_widest(run, unsure, where, scope)}."
+    meaning = f"uncertain by more than {100 * rates.UNCERTAIN:g} %{_widest(run, unsure, where, scopes)}."
     return [Note(UNCERTAIN, " ".join(filter(None, (meaning, *causes))), "yellow")]
 
 
-def _widest(run: Run, rows: Iterable[Row], where: Where, scope: str) -> str:
+def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) -> str:
     """The row with the widest range of its rate: ``; widest: cpu-packed at 512, 35.2 to 118 GFLOPS``."""
-    known = [(each, row) for row in rows if (each := claims.evidence(run, row, scope or "kernel"))]
+    pairs = ((row, scope) for row in rows for scope in scopes or ("kernel",))
+    known = [(each, row) for row, scope in pairs if (each := claims.evidence(run, row, scope))]
     if not known:
         return ""
     widest, row = max(known, key=lambda pair: pair[0].high / pair[0].low if pair[0].low else math.inf)
@@ -118,13 +123,11 @@ def is_shown(run: Run, rows: Iterable[Row]) -> bool:
     return any(row.status != "unsupported" or row.variant in run.header.named for row in rows)
 
 
-def remarks(
-    run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size", scope: str = ""
-) -> list[Note]:
+def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str, *scopes: str) -> list[Note]:
     """Notes on rows, each with their places: one for each bad status, suspect checks, no verification.
 
     Different reasons of a status become a hint at -v. Further notes are on uncertain rows, shares above the
-    peak, a missing kernel clock, rows over budget and the driver's warnings. `scope` is the table's. Other
+    peak, a missing kernel clock, rows over budget and the driver's warnings. `scopes` are the table's. Other
     arguments are as of `failures_by_reason`.
     """
     rows = tuple(rows)
@@ -137,7 +140,11 @@ def remarks(
         reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in alike)
         reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
         lines.append(Note(WORDS[status], f"{_few(alike, where, every, each)}: {reason}", STYLES[status]))
-    lines += [*doubts(rows, where, each), *uncertain(run, rows, where, scope), *_above_peak(run, rows, scope)]
+    lines += [
+        *doubts(rows, where, each),
+        *uncertain(run, rows, where, *scopes),
+        *_above_peak(run, rows, *scopes[:1]),
+    ]
     if any(NO_CLOCK in row.notes for row in rows if row.status == "ok"):
         lines.append(Note("", f"{NO_CLOCK[0].upper()}{NO_CLOCK[1:]}.", "dim"))
     halves = dict.fromkeys((row.title, note) for row in rows for note in row.notes if ADDS_IN_HALF in note)
@@ -153,7 +160,7 @@ def remarks(
     return [*lines, *warnings(run, device), *hosts]
 
 
-def _above_peak(run: Run, rows: Iterable[Row], scope: str) -> list[Note]:
+def _above_peak(run: Run, rows: Iterable[Row], scope: str = "kernel") -> list[Note]:
     """The explanation of shares of the peak that are known to be above 100 %, if a table shows any."""
     for row in rows:
         known, top = claims.evidence(run, row, scope), rates.peak_of_row(run, row)
@@ -180,9 +187,9 @@ def faster_hosts(run: Run, rows: Iterable[Row], where: Where, each: str = "size"
     faster = []
     for row in rows:
         inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
-        if inner and host and host.low > claims.upper_end(run, row, inner):
+        if inner and host and host.low > rates.widened(run, row, inner).high:
             faster.append(row)
-    why = "scopes are timed one after another, and the machine became faster meanwhile"
+    why = "it was timed later, when the machine was faster"
     text = _few(faster, where, len(set(map(where, rows))), each)
     return [Note("host scope faster", f"{text}: {why}", "yellow")] if faster else []
 

@@ -42,14 +42,8 @@ def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
     samples = rates.shown_samples(row, scope)
     if len(row.samples[samples].seconds) < LEAST_SAMPLES:
         return Evidence(rate.median, 0.0, math.inf, is_certain=False)
-    return Evidence(
-        rate.median, rate.low, upper_end(run, row, rate), not rates.is_uncertain(run, row, samples)
-    )
-
-
-def upper_end(run: Run, row: Row, rate: Interval) -> float:
-    """The upper end of the interval of a row's rate, grown by the loss of the row's control bursts."""
-    return rate.high * (1 + rates.slowed(run, row))
+    wide = rates.widened(run, row, rate)
+    return Evidence(rate.median, wide.low, wide.high, not rates.is_uncertain(run, row, samples))
 
 
 def compared(run: Run, device: int, row: Row | None, scope: str) -> Evidence | None:

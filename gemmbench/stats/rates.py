@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import TypeVar
 
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
@@ -279,6 +280,20 @@ def slowed(run: Run, row: Row) -> float:
     return burst_loss(row, _best_burst(run))
 
 
+_Figure = TypeVar("_Figure", bound=Interval)
+
+
+def widened(run: Run, row: Row, figure: _Figure) -> _Figure:
+    """Seconds or a rate of a row, whose interval is grown by the loss of the row's control bursts.
+
+    Without other programs the row may be faster by that: seconds have a smaller low end, rates a larger high.
+    """
+    factor = 1 + slowed(run, row)
+    if isinstance(figure, Summary):
+        return replace(figure, low=figure.low / factor)
+    return replace(figure, high=figure.high * factor)
+
+
 def burst_loss(row: Row, best_s: float) -> float:
     """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 without bursts.
 
@@ -452,7 +467,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     peaks, and the median in the view's scope for GEMMs.
     """
     scope = finest_scope(row)
-    by_scope = {name: summary(row, name) for name in SCOPES}
+    timed = {name: summary(row, name) for name in SCOPES}
+    by_scope = {name: widened(run, row, each) if each else None for name, each in timed.items()}
     times = by_scope[scope] if scope and row.status == "ok" else None
     is_gemm = row.kind == "gemm"
     problem = row.problem if is_gemm else None
@@ -464,7 +480,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         reached = rates_by_scope[shown]
     else:
         reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
+        reached = widened(run, row, reached) if reached else None
     moved = byte_rate(row)
+    moved = widened(run, row, moved) if moved else None
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     return {
         "kind": row.kind,

@@ -192,7 +192,7 @@ def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> 
     assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
     shown = " ".join(text(show(replace(run, rows=tuple(rows)))).split())
     assert "~: uncertain by more than 5 %; widest: tiled at 64, 3.68 to 4.64 GFLOPS." in shown
-    assert "Other programs slowed 6 rows: close them." in shown
+    assert "Other programs slowed 6 rows: close those programs." in shown
     assert "spread" not in shown
     assert "~" not in text(show(run))
 
@@ -368,7 +368,7 @@ def test_one_problem_is_a_table_the_fastest_first_and_pages_if_asked_for() -> No
         assert re.findall(
             r"^(\w+) +[*]?[\d.]+ \[[\d., ]+\] +[*]?[\d.]+ \[[\d., ]+\]$", page, re.MULTILINE
         ) == ["prefetch", "register", "tiled", "naive"]
-        assert "Fastest measured: prefetch, 60.9 GFLOPS, 1.02 x register." in page
+        assert "Fastest measured in the kernel alone: prefetch, 60.9 GFLOPS, 1.02 x register." in page
     pages = [re.findall(r"^(\w+) float 256: [\d.]+ GFLOPS", each, re.MULTILINE) for each in (short, long)]
     assert pages == [[], list(rates_of)]
     assert len(short.splitlines()) < 12
