@@ -140,7 +140,7 @@ class Run(run_file.Run):
         header = replace(self.header, scope=scope or view_scope(self), named=named, more_kernels=0)
         chosen = {id(row) for row in gemms}
         rows = tuple(row for row in self.rows if row.kind != "gemm" or id(row) in chosen)
-        return Run(header, rows, self.path, self)
+        return Run(header, rows, self.path, self.whole or self)
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
@@ -166,6 +166,7 @@ class Run(run_file.Run):
         Raises:
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
+        load_matplotlib()
         if path is None:
             from gemmbench import chart_views  # matplotlib takes a second to import
 

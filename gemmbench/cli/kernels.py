@@ -213,6 +213,8 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
     policy = Policy()
     with Worker(api.make_machine) as worker:
         devices, host = opened_devices(worker, selector)
+        for problem in worker.failing:
+            api.say(f"{sentence(problem)}.")
         header = header_of(devices, host, policy, command)
         plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
         rows: list[Row] = []

@@ -85,7 +85,7 @@ class ExaminedMachine:
     chosen: Sequence[DeviceFacts] = ()  # those to check
     trouble: str = ""  # why the devices could not be listed
     problems: Sequence[Problem] = ()  # of drivers that show no device
-    blas: Pool | None = field(default_factory=pool_of)  # as threadpoolctl describes it
+    blas: Pool | None = field(default_factory=pool_of)  # None: nothing names numpy's
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     nvml: Any = pynvml
     open_board: Callable[[DeviceFacts], Any] = board_of  # raises CounterError

@@ -137,6 +137,8 @@ def to_records(run: Run) -> list[dict[str, Any]]:
         # `replace` adds the defaults of fields that its file does not have.
         merged = msgspec.to_builtins(replace(row)) | _derived(run, row)
         merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice), "benchmark": name}
+        if row.former:
+            merged["former"]["parameters"] = exported(row.former.parameters)
         records.append({name: finite(value) for name, value in merged.items() if name != "matrices"})
     return records
 

@@ -16,6 +16,7 @@ from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
 from gemmbench.measure import machine
+from gemmbench.measure.blas import UNKNOWN
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
@@ -190,5 +191,5 @@ def scipy_title() -> str:
     import scipy.linalg.blas
 
     pool = machine.pool_of(scipy)
-    title = machine.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
+    title = machine.pool_title({**pool, "architecture": ""}) if pool else UNKNOWN
     return f"scipy ({title.replace('openblas', 'OpenBLAS')})"

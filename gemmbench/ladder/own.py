@@ -199,8 +199,10 @@ def variant_of(file: OwnFile) -> Variant:
     except msgspec.ValidationError as error:
         text = str(error).replace("Object contains unknown field", "there is no field")
         text = text.replace("Object missing required field", "it lacks the field").replace("`$.", "`")
-        raise KernelFileError(f"{file.name}: {text[0].lower()}{text[1:]}") from None
-    except ValueError as error:  # of TOML, a formula, a parameter
+        raise KernelFileError(f"{file.toml or file.name}: {text[0].lower()}{text[1:]}") from None
+    except msgspec.DecodeError as error:
+        raise KernelFileError(f"{file.toml or file.name}: {error}") from None
+    except ValueError as error:  # of a formula, a parameter
         raise KernelFileError(f"{file.name}: {error}") from None
 
 

@@ -504,11 +504,14 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened.devices, host
 
     def open(self, device: DeviceFacts) -> drivers.Problem | None:
-        """Open a device in the measuring process. Return a problem if that fails, crashes or hangs."""
+        """Open a device in 120 s, in the measuring process. Return a problem if that fails or crashes."""
+        self.limit(_START_LIMIT_S)
         try:
             self._call(wire.Open(device=device), wire.Opened)
         except NotMeasuredError as error:
-            return f"device {device.index} ({device.title}) cannot be used: {error.reason}", ""
+            is_late = error.status == "timed-out"
+            reason = f"opening it took more than {self._limit_s:.0f} s" if is_late else error.reason
+            return f"device {device.index} ({device.title}) cannot be used: {reason}", ""
         return None
 
     def _listed(self) -> wire.Opened:

@@ -223,11 +223,11 @@ def _blas_warnings(pool: Pool | None) -> tuple[str, ...]:
 
 _CPU_DRIVERS = "POCL|CL_CONFIG|DPCPP|SYCL"
 _VARIABLES = re.compile(f"({_CPU_DRIVERS}|PYOPENCL|CUDA|OCL|OMP|OPENBLAS|BLIS|MKL|VECLIB|RUSTICL)_")
-_OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_")
+_OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_(.*(CPU|VECTOR|AFFINITY)|MAX_|WORK_GROUP_METHOD)")
 
 
 def cpu_driver_variables() -> dict[str, str]:
-    """The user's environment variables that drivers of a CPU read: for threads, vectors and processors."""
+    """The user's variables that change threads, vectors or the processor for drivers of a CPU."""
     return {name: value for name, value in sorted(os.environ.items()) if _OF_CPU_DRIVERS.match(name)}
 
 

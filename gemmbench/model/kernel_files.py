@@ -26,6 +26,9 @@ _REST = rf"(?:{_JOIN}|{_COMMENT}|{_LINE_COMMENT}|[^\n])*"
 _FILE = rf'"(?:{_JOIN}|[^"\n])*"|<(?:{_JOIN}|[^>\n])*>'
 
 
+_BRANCHES = ("else", "elif", "elifdef", "elifndef")
+
+
 def _words(*words: str) -> str:
     """A pattern for one of the words, even if it is split over lines."""
     return "(?:" + "|".join(f"{_JOIN}*".join(word) for word in words) + r")(?!\w)"
@@ -33,11 +36,11 @@ def _words(*words: str) -> str:
 
 _TOKEN = re.compile(
     rf"(?<!\\\n)(?<!\?\?/\n)^(?P<lead>{_GAP})(?:\#|%:|\?\?=){_GAP}"
-    rf"(?:(?P<begin>{_words('if', 'ifdef', 'ifndef')})|(?P<end>{_words('else', 'endif')}){_REST}"
+    rf"(?:(?P<begin>{_words('if', 'ifdef', 'ifndef')})|(?P<end>{_words(*_BRANCHES, 'endif')})"
     rf"|(?P<word>{_words('include', 'include_next', 'import', 'embed')}){_GAP}(?P<file>{_FILE})?{_REST}"
     rf"|(?P<once>{_words('pragma')}{_GAP}{_words('once')}){_REST})"
     rf"|\b(?P<asks>__has_(?:include|include_next|embed)){_GAP}\({_GAP}(?:(?P<asked>{_FILE}){_GAP}\))?"
-    rf"|{_COMMENT}|/\*.*|{_LINE_COMMENT}"
+    rf"|{_COMMENT}|/\*.*|{_LINE_COMMENT}|{_JOIN}|(?P<newline>\n)"
     rf'|"(?:{_JOIN}|\\.|[^"\\\n])*"'
     rf"|'(?:{_JOIN}|\\.|[^'\\\n])*'",
     re.MULTILINE | re.DOTALL,
@@ -113,20 +116,24 @@ def _replaced(
 ) -> str:
     """A source with text in place of its directives. Text of one line keeps the numbers of the other lines.
 
-    `line_is` returns what sets the number of the next line. It is put behind each #else and #endif that
-    follows longer text, because a compiler that skips that text does not count its lines.
+    `line_is` returns what sets the number of the next line. It is put behind each #else, #elif and #endif
+    that follows longer text, because a compiler that skips that text does not count its lines.
     """
-    depth, is_shifted, line, counted = 0, False, 1, 0
+    depth, is_shifted, is_due, line, counted = 0, False, False, 1, 0
 
     def each(match: re.Match[str]) -> str:
-        nonlocal depth, is_shifted, line, counted
+        nonlocal depth, is_shifted, is_due, line, counted
         lead = match["lead"] or ""
         begin, end = match.start() + len(lead), match.end()
         line += source.count("\n", counted, begin)
         lines, counted = source.count("\n", begin, end), begin
         if match["begin"] or match["end"]:
-            depth += 1 if match["begin"] else -1 if "d" in match["end"] else 0  # the "d" of endif
-            return match[0] + (line_is(line + lines + 1) if match["end"] and is_shifted else "")
+            depth += 1 if match["begin"] else -(re.sub(_JOIN, "", match["end"]) == "endif")
+            is_due = bool(match["end"]) and is_shifted
+            return match[0]
+        if match["newline"] and is_due:
+            is_due = False
+            return line_is(line + 1) + "\n"
         word = "once" if match["once"] else re.sub(_JOIN, "", match["word"] or match["asks"] or "")
         if not word:
             return match[0]
@@ -180,6 +187,7 @@ class OwnFile:
 
     name: str  # without its folder: "mine.cl"
     text: str  # includes replaced; a description in a file of its own follows as a comment
+    toml: str = ""  # the name of that file
 
     @property
     def key(self) -> str:
@@ -209,7 +217,7 @@ class OwnFile:
         start, begin, before = blocks[0].start("toml"), 0, 0
         for mark in _OUR_LINE.finditer(self.text, 0, start):
             begin, before = mark.end() + 1, int(mark[1]) - 1
-        before += self.text.count("\n", begin, start)
+        before = 0 if self.toml else before + self.text.count("\n", begin, start)
         return "\n" * before + re.sub(r"^[^\S\n]*\*(?: |$)", "", blocks[0]["toml"], flags=re.MULTILINE)
 
 
@@ -230,6 +238,7 @@ def own_file(path: Path) -> OwnFile:
         if "*/" in described:
             raise KernelFileError(f"{beside} holds */, which would end the comment that it becomes")
         source = f"{source}\n/* gemmbench\n{described}\n*/\n"
+        return OwnFile(path.name, source, beside.name)
     return OwnFile(path.name, source)
 
 

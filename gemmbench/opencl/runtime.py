@@ -39,7 +39,8 @@ _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 _CYCLES = 4  # of a dependent multiply-add
 
-_UNNAMED = "UNNAMED"  # a code that OpenCL does not name: NVIDIA's -9999 after an access outside a buffer
+_UNNAMED = "UNNAMED"  # a code that OpenCL does not name
+_OUTSIDE_BUFFERS = -9999  # NVIDIA's code after a kernel accessed memory outside its buffers
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE", _UNNAMED)
 _MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
@@ -285,7 +286,9 @@ def errors() -> Iterator[None]:
         name = _code(error)
         status: Status = "failed"
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
-        if name == _UNNAMED:
+        if name == _UNNAMED and error.code != _OUTSIDE_BUFFERS:
+            what = f"the driver reported an unknown error ({error.code})"
+        elif name == _UNNAMED:
             what = "a kernel accessed memory outside its buffers; this process cannot use the device again"
         elif name == "OUT_OF_RESOURCES" and "clEnqueueNDRangeKernel" in str(error):
             status = "unsupported"

@@ -350,7 +350,7 @@ class GemmCommandOptions(MeasurementOptions):
     bandwidth: bool = flag(
         "Measure the memory bandwidth too, for the roofline chart. --report does so.", group=TIMING
     )
-    remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
+    remeasure: bool = flag("Measure the peak (with --bandwidth, both) even if it is cached.", group=TIMING)
 
     def __post_init__(self) -> None:
         """Resolve kernels, types and shapes, and raise `UsageError` if they are invalid.
@@ -425,7 +425,7 @@ class GemmCommandOptions(MeasurementOptions):
         return Operands()
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the GEMMs of each type, then the peaks that they are compared with, then the bandwidth.
+        """Plan the GEMMs of every type, then all peaks that they are compared with, then the bandwidth.
 
         Figures of kernels come first, because the user waits for them. No peak is repeated: every fp8 type
         has the same. Without peaks (--no-peak, or empty shapes) the bandwidth is planned only if requested.

@@ -330,12 +330,13 @@ class GlobalMemory(_PassProbe):
     def _wrong(self, memory_pass: MemoryPass) -> str:
         """A pass that stores is compared word by word; of a reading pass, the sum of all words is."""
         if not self._row.probe.stores:
-            if memory_pass.flat:
-                self._slots = _SLOTS
-                self._row.erase(self._target, self._slots, b"\0")
-            wrong = super()._wrong(memory_pass)
-            self._slots = 0
-            return wrong
+            try:
+                if memory_pass.flat:
+                    self._slots = _SLOTS
+                    self._row.erase(self._target, self._slots, b"\0")
+                return super()._wrong(memory_pass)
+            finally:
+                self._slots = 0
         self._row.erase(self._target, self._elements)
         memory_pass.launch(0, self._units)
         return self._row.wrong_words(self._target, self._elements, self._expected)

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeVar
 
+from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats import rates
-from gemmbench.stats.intervals import LEAST_SAMPLES, Interval
+from gemmbench.stats.intervals import Interval
 
 _T = TypeVar("_T")
 

@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-LEAST_SAMPLES = 3  # with fewer the uncertainty of the median is unknown
+from gemmbench.model.instrument import LEAST_SAMPLES  # with fewer the uncertainty of the median is unknown
+
 _ALIKE = 0.99  # the largest autocorrelation that is used
 _CORRELATED_FROM = 20  # samples, from which their correlation can be estimated
 

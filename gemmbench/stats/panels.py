@@ -161,7 +161,8 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
     """The best row of each variant on a problem, with its rate and its rank on a device, host included.
 
     Rates are in `scope` (by default the run's own), or the next wider scope that a row has. Rank 1 is the
-    fastest; equal rates share a rank. Variants without a comparable rate (as of `is_compared`) have no rank.
+    highest rate; equal rates share a rank. Variants without a comparable rate (as of `is_compared`) have
+    none.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}

@@ -125,6 +125,9 @@ def device_key(device: DeviceFacts) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
+_PEAKS = ("peak", "bandwidth")
+
+
 class CachedPeaks(_Cache[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
@@ -137,16 +140,16 @@ class CachedPeaks(_Cache[Row]):
     unread = "cannot read cached peaks, so they are measured again"
     unwritten = "cannot cache peaks for the next run"
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """Return the plan with cached rows in place of peak and bandwidth cases, which are not measured then.
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], kinds: Collection[str] = _PEAKS) -> Plan:
+        """Return the plan with cached rows in place of cases of these kinds, which are not measured then.
 
         A row is used only if its kernel sources, this version of gemmbench and the GPU's chip are unchanged.
         """
-        wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
+        wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in kinds}
         cached = {index: self._usable_rows(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
         for step in plan:
-            if isinstance(step, Case) and step.kind in _PEAKS:
+            if isinstance(step, Case) and step.kind in kinds:
                 row = cached[step.device].get(replace(step, device=0).key)
                 if row and row.source == step.source:
                     filled.append(Skip(replace(row, device=step.device)))
@@ -197,7 +200,6 @@ class CachedPeaks(_Cache[Row]):
         return {row.key: row for row in rows if row.status == "ok"}
 
 
-_PEAKS = ("peak", "bandwidth")
 _ABOVE = 1.02  # of the measured peak, for a GEMM
 
 

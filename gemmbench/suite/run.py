@@ -97,6 +97,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
         if ladder and not ladder.remeasure:
             plan = peaks.fill(plan, devices)
         if ladder and not ladder.draws_roofline:  # a bandwidth costs nothing if it is cached
+            plan = peaks.fill(plan, devices, ("bandwidth",))
             plan = tuple(step for step in plan if isinstance(step, Skip) or step.kind != "bandwidth")
         header = header_of(devices, host, options.policy, command_line(options), options.command)
         if ladder:
@@ -108,8 +109,8 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
 def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """The devices that a selector names, each open in the measuring process, and the host.
 
-    If one does not open and the selector names no particular device, another one is used, and the problem is
-    added to `Worker.failing`. Otherwise raise `UsageError`, also if no device matches.
+    If one does not open and the selector names no particular device, the others or another one are used, and
+    the problem is added to `Worker.failing`. Otherwise, or if no device matches or opens, raise `UsageError`.
     """
     every, host = every_device(worker)
     problems: dict[int, Problem] = {}

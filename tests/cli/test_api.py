@@ -268,6 +268,21 @@ def test_a_chart_without_a_path_is_shown_in_the_notebook(tmp_path: Path) -> None
         run.plot(kind="nonsense")
 
 
+@pytest.mark.parametrize("path", [None, "out.svg"])
+def test_a_plot_without_matplotlib_is_one_sentence(
+    path: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse() -> None:
+        raise gb.UsageError("matplotlib does not start")
+
+    run = gb.square(**QUICK)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gemmbench.api.load_matplotlib", refuse)
+    monkeypatch.setattr("gemmbench.charts.load_matplotlib", refuse)
+    with pytest.raises(gb.UsageError, match="matplotlib does not start"):
+        run.plot(path, kind="host-device")
+
+
 def cells(text: str) -> list[list[str]]:
     """The rows of the tables in a piece of HTML, which must be well-formed."""
     root = xml.etree.ElementTree.fromstring(f"<div>{text}</div>")

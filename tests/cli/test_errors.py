@@ -208,6 +208,7 @@ def test_a_device_that_does_not_open_is_named_and_another_is_measured(
     result = call("square", *QUICK)
     assert result.stderr.startswith(f"{sentence}.\n")
     assert "PoCL" in result.stdout
+    assert call("kernels", "--resources", "--kernel", "naive").stderr.startswith(f"{sentence}.\n")
     for command in ("square", "tune", "kernels --resources"):
         result = call(*command.split(), "--kernel", "naive", "--device", "0")
         assert (result.stderr, result.exit_code) == (f"gemmbench: {sentence}\n", 2)

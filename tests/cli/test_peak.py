@@ -197,6 +197,15 @@ def test_remeasure_measures_again_and_caches_the_result(call: Call, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("sourced")
+def test_remeasure_keeps_a_cached_bandwidth_that_it_does_not_measure(call: Call, tmp_path: Path) -> None:
+    call("peak", "--all", "--device", "0", "-q")
+    path = tmp_path / "run.jsonl"
+    call(*SWEEP, "--remeasure", "--save", str(path))
+    cached = {row.kind: bool(row.measured_utc) for row in load(path).rows}
+    assert cached == {"gemm": False, "peak": False, "bandwidth": True}
+
+
+@pytest.mark.usefixtures("sourced")
 def test_peak_always_measures(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     for _ in range(2):

@@ -536,6 +536,18 @@ def test_devices_are_listed_again_without_a_driver_that_hangs(monkeypatch: pytes
         assert worker.problems == (("it hangs", "leave it out"),)
 
 
+def test_opening_a_device_has_a_limit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had what was left of the 10 s for the list, and a healthy GPU seemed broken."""
+    with Worker(make) as worker:
+        worker.limit(0.0)
+        assert worker.open(fake_runs.CPU) is None
+        worker.stop()
+        monkeypatch.setattr(child_module, "_START_LIMIT_S", 0.0)
+        problem = worker.open(fake_runs.CPU)
+        sentence = f"device 0 ({fake_runs.CPU.title}) cannot be used: opening it took more than 0 s"
+        assert problem == (sentence, "")
+
+
 # --- another checkout ---------------------------------------------------------------------------------------
 
 

@@ -77,13 +77,15 @@ def test_what_changes_the_threads_or_vectors_of_a_cpu_has_caches_of_its_own(
     for name in (
         "DPCPP_CPU_NUM_CUS", "SYCL_CPU_NUM_CUS", "CL_CONFIG_CPU_TBB_NUM_WORKERS", "CL_CONFIG_CPU_TARGET_ARCH",
         "CL_CONFIG_CPU_VECTORIZER_MODE", "POCL_MAX_PTHREAD_COUNT", "POCL_LLVM_CPU_NAME",
+        "POCL_AFFINITY", "POCL_VECTORIZER_PREFER_VECTOR_WIDTH", "POCL_WORK_GROUP_METHOD", "DPCPP_CPU_PLACES",
     ):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setenv(name, "1")
             assert device_key(CPU) != before, name
             assert device_key(CARD) == card
     with monkeypatch.context() as patch:
-        patch.setenv("OPENBLAS_NUM_THREADS", "1")  # nothing to an OpenCL driver
+        for name in ("OPENBLAS_NUM_THREADS", "POCL_CACHE_DIR", "POCL_DEBUG", "POCL_KERNEL_CACHE"):
+            patch.setenv(name, "1")  # nothing to a rate on an OpenCL device
         assert device_key(CPU) == before
     keys = set()
     for cores in ({0, 1}, {0}, {1}):

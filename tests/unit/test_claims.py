@@ -144,7 +144,9 @@ def test_a_sentence_says_which_may_be_the_fastest() -> None:
         ]
         return text(views.show(run_of(tuple(made), "gemm")), 200)
 
-    assert "tiled or naive is the fastest on the device: cannot tell at this noise." in ending(naive=0.3, tiled=0.2)
+    assert "tiled or naive is the fastest on the device: cannot tell at this noise." in ending(
+        naive=0.3, tiled=0.2
+    )
     assert "or 2 others may be the fastest on the device: cannot tell at this noise." in ending(
         naive=0.3, tiled=0.3, register=0.3, wide=0.3
     )

@@ -25,7 +25,7 @@ from gemmbench import exports
 from gemmbench.exports import records
 from gemmbench.exports.records import export_status, labels, series
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.row import Check, Problem
+from gemmbench.model.row import Check, Partner, Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.regress.compare import compare
 from gemmbench.regress.results import to_json
@@ -399,6 +399,10 @@ def test_no_two_keys_of_json_differ_in_case_only() -> None:
     found |= {(".parameters", name) for variant in BY_NAME.values() for name in variant.parameters}
     assert Counter((at, name.casefold()) for at, name in found).most_common(1)[0][1] == 1
     renamed = {(".parameters", "vector_width"), (".choice", "vector_width"), (".choice", "work_groups")}
+    square = fake.fake_square()
+    former = Partner("0", {}, "mine", {"width": 2, "WIDTH": 4})
+    run = replace(square, rows=tuple(replace(row, former=former) for row in square.rows))
+    assert records.to_records(run)[0]["former"]["parameters"] == {"vector_width": 2, "WIDTH": 4}
     assert renamed | {(".rows.parameters", "vector_width"), (".parameters", "WIDTH")} <= found
 
 

@@ -220,6 +220,30 @@ def test_the_compiler_gets_the_lines_of_the_users_files(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("otherwise", ["elif B", "elifdef B", "elifndef B", "el\\\nif /* a\n b */ B", "else"])
+def test_the_lines_after_another_branch_have_their_numbers(tmp_path: Path, otherwise: str) -> None:
+    source = f'#ifdef A\n#include "a.h"\n#{otherwise} // "B"\nint c;\n#endif\nint d;\n'
+    text = expanded(tmp_path, source, a_h="int a;\nint b;\n")
+    for line in ("int c;", "int d;"):
+        number = 1 + source[: source.index(line)].count("\n")
+        if line == "int d;":
+            assert f'#endif\n#line {number} "mine.cl"\n{line}' in text
+        else:
+            assert f'\n#line {number} "mine.cl"\n{line}' in text
+
+
+def test_an_elif_asks_for_a_header(tmp_path: Path) -> None:
+    source = '#ifdef A\n#include "a.h"\n#elif __has_include("a.h")\nint c;\n#endif'
+    text = expanded(tmp_path, source, a_h="int a;\nint b;\n")
+    assert '#elif 1\n#line 4 "mine.cl"\nint c;\n#endif' in text
+
+
+def test_a_fault_in_a_description_of_its_own_has_that_files_name_and_line(tmp_path: Path) -> None:
+    file = written(tmp_path, f'#include "work.h"\n{CODE}', {"work.h": "int a;\n", "mine.toml": "\nTS = =\n"})
+    with pytest.raises(KernelFileError, match=r"^mine\.toml: .*line 2\b"):
+        own_kernel(file)
+
+
 def test_a_fault_in_a_description_has_its_line_number_behind_includes(tmp_path: Path) -> None:
     file = described(tmp_path, parameters="TS = =")
     (tmp_path / "work.h").write_text("int a;\nint b;\nint c;\n")

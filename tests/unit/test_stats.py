@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gemmbench.stats import intervals
+from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.stats.intervals import Interval, interleaved_ratio, summarize
 
 
@@ -34,7 +34,7 @@ def test_below_six_samples_the_interval_is_their_full_range(count: int) -> None:
     samples = [3.0, 1.0, 5.0, 2.0, 4.0][:count]
     found = summarize(samples)
     assert (found.low, found.high, found.n) == (min(samples), max(samples), count)
-    assert math.isinf(found.noise) == (count < intervals.LEAST_SAMPLES)
+    assert math.isinf(found.noise) == (count < LEAST_SAMPLES)
 
 
 def test_the_ends_are_order_statistics() -> None:
