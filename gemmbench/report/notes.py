@@ -189,7 +189,7 @@ def faster_hosts(run: Run, rows: Iterable[Row], where: Where, each: str = "size"
         inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
         if inner and host and host.low > rates.widened(run, row, inner).high:
             faster.append(row)
-    why = "it was timed later, when the machine was faster"
+    why = "timed at a faster moment"
     text = _few(faster, where, len(set(map(where, rows))), each)
     return [Note("host scope faster", f"{text}: {why}", "yellow")] if faster else []
 

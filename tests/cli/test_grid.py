@@ -45,7 +45,9 @@ def test_every_combination_is_a_row_and_what_a_kernel_does_not_take_says_why(cal
     table = lines[: lines.index("", 3)]
     assert sum(line.startswith(("naive WX=", "register BM=")) for line in table) == 12
     assert max(map(len, lines)) <= 80
-    assert "is the fastest: cannot tell at this noise." in " ".join(done.stdout.split())  # all are as fast
+    assert "is the fastest in the kernel alone: cannot tell at this noise." in " ".join(
+        done.stdout.split()
+    )  # all are as fast
 
 
 def test_a_grid_goes_on_where_it_was_stopped(call: Call) -> None:
@@ -83,7 +85,7 @@ def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
     assert done.exit_code == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert sum(line.startswith("naive fast WX=") for line in lines) == 4
-    assert "8 kernels may be the fastest: cannot tell at this noise." in done.stdout  # all are as fast
+    assert "or 6 others may be the fastest in" in done.stdout  # all are as fast
 
 
 @pytest.mark.parametrize(

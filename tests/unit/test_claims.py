@@ -144,15 +144,15 @@ def test_a_sentence_says_which_may_be_the_fastest() -> None:
         ]
         return text(views.show(run_of(tuple(made), "gemm")), 200)
 
-    assert "tiled or naive is the fastest on the device: cannot tell at this noise." in ending(
+    assert "tiled or naive is the fastest in the kernel alone: cannot tell at this noise." in ending(
         naive=0.3, tiled=0.2
     )
-    assert "or 2 others may be the fastest on the device: cannot tell at this noise." in ending(
+    assert "or 2 others may be the fastest in the kernel alone: cannot tell at this noise." in ending(
         naive=0.3, tiled=0.3, register=0.3, wide=0.3
     )
     uncertain = fake.gemm_row("tiled", Problem(64, 64, 64), 400.0, spread=0.7)
     rival = fake.gemm_row("naive", Problem(64, 64, 64), 2.0)
-    assert "tiled may be the fastest on the device, but its rate is uncertain." in text(
+    assert "tiled may be the fastest in the kernel alone, but its rate is uncertain." in text(
         views.show(run_of((uncertain, rival), "gemm")), 200
     )
 
@@ -171,7 +171,7 @@ def test_rows_of_too_few_samples_have_a_reason_of_their_own() -> None:
     made = [fake.gemm_row(name, Problem(64, 64, 64), 20.0) for name in ("naive", "tiled")]
     short = {at: replace(each, seconds=each.seconds[:2]) for at, each in made[0].samples.items()}
     shown = text(views.show(run_of((replace(made[0], samples=short), made[1]), "gemm")), 200)
-    assert "is the fastest on the device: too few samples, raise --budget." in shown
+    assert "is the fastest in the kernel alone: too few samples, raise --budget." in shown
 
 
 def test_the_break_even_lies_within_its_band() -> None:

@@ -173,7 +173,7 @@ def test_a_host_scope_that_is_known_to_be_faster_is_explained() -> None:
     odd = replace(row, samples={**row.samples, "host": replace(row.samples["host"], seconds=faster)})
     for rows, is_odd in (((row,), False), ((odd,), True)):
         run = seen_as("square", Run(fake.header(("square",)), rows))
-        assert ("host scope faster: tiled at 64: it was timed later" in text(show(run))) == is_odd
+        assert ("host scope faster: tiled at 64: timed at a faster moment" in text(show(run))) == is_odd
 
 
 def test_a_tuners_run_has_no_chart() -> None:
