@@ -155,9 +155,9 @@ def test_a_cache_that_cannot_be_written(
 
 
 def assert_notes(err: str, why: str) -> None:
-    """One for each sort of thing that is not kept, then where the rows are."""
+    """One note for each sort of thing that is not cached, then where the rows are."""
     *notes, last = err.splitlines()
     assert notes
     assert len(notes) == len(set(notes)) <= 2
-    assert all("not kept" in note and note.endswith(why) for note in notes), notes
+    assert all(note.startswith("cannot cache") and note.endswith(why) for note in notes), notes
     assert last.startswith("Saved ")
