@@ -222,13 +222,13 @@ def _kernel_key(of: Case | Row) -> tuple[object, ...]:
 # --- How long a plan takes, for --dry-run -------------------------------------------------------------------
 
 # Measured on two quiet cores of a server with Intel's CPU driver. An H200 differs by less than a third.
-_START_S = 2.0  # Python, the drivers, two processes, the first control burst
+_START_S = 1.2  # Python, the drivers, two processes, the first control burst
 _BUILD_S = 0.4  # of a kernel, once for all its rows: 0.05 s for naive, 1.8 s for cpu-packed
 _ROW_S = 0.15  # exact tests, warm-up and control bursts
 _ELEMENT_S = 25e-9  # to generate, copy and verify an element of A, B or C, mostly in numpy on one core
 _PRODUCTS = 4  # of a row in addition to its samples, most of them verified
 _SHARE = 0.1  # of the upper bound for rates, which a kernel reaches on average
-_RACE_S = 1.1  # the builds and launches of an arithmetic probe's race, without its samples
+_RACE_S = 0.9  # the builds and launches of an arithmetic probe's race, without its samples; 0.3 for float
 _MEMORY_S = 0.7  # of another probe
 _ENERGY_S = 2.5
 
