@@ -295,10 +295,10 @@ def _transfers(run: Run, panel: Panel, fastest: Series | None) -> list[str]:
     return [f"{wins}{every}."]
 
 
-def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
+def row_sheets(run: Run, order: Sequence[str] = (), intervals: bool = True) -> list[Sheet]:
     """A line for each GEMM row, in tables by device and data type; the host's rows are in all of them."""
     grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
-    return [_row_sheet(run, device, name, own_rows) for device, name, own_rows in grouped]
+    return [_row_sheet(run, device, name, own_rows, intervals) for device, name, own_rows in grouped]
 
 
 def by_device(
@@ -318,10 +318,10 @@ def by_device(
                 yield device, each, own_rows
 
 
-def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals: bool) -> Sheet:
     """The verbose table of a device and data type: a line for each row, with rates in all scopes.
 
-    Rates have intervals. Further columns are the share of peak and the share of pre- and post-processing.
+    Rates may have intervals. Further columns are the share of peak and the share of pre- and post-processing.
     Those of comparison, residual and energy appear if some row has them. The fastest of each problem is
     marked.
     """
@@ -341,7 +341,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         if rate is None:
             return Cell("-", style="dim")
         figure = notes.marked(run, row, units.gflops(rate.median), rates.shown_samples(row, scope))
-        return Cell(f"{figure} {_ends(run, row, rate, units.GIGA)}", row in best[scope])
+        ends = f" {_ends(run, row, rate, units.GIGA)}" if intervals else ""
+        return Cell(f"{figure}{ends}", row in best[scope])
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
@@ -356,10 +357,11 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         **energy_columns(rows),
     }
     has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
+    with_intervals = " with 95 % intervals" if intervals else ""
     return replace(
         table(rows, subjects, {scope: partial(rate_cell, scope=scope) for scope in SCOPES}, facts),
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {rates.unit(dtype)} by scope with 95 % intervals; * fastest of its problem",
+        caption=f"{dtype} {rates.unit(dtype)} by scope{with_intervals}; * fastest of its problem",
         notes=(
             *_parameters(rows),
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),

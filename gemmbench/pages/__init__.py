@@ -331,7 +331,7 @@ def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], dra
     command = run.header.command
     words = command if command[:1] == ("gemmbench",) else ("gemmbench", *command)
     order = order_of(run)
-    rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order))
+    rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order, intervals=False))
     folded = f"All {sum(len(sheet.rows) for sheet in rows)} rows in every scope" if rows else ""
     sheets = tuple(map(_without_options, views.sheets(run, order)))
     charts = tuple(draw.suited([run, *peaks]))
