@@ -89,8 +89,7 @@ class _ShapeLine:
             unsure(self.best, "host"),
             unsure(self.host, "host"),
         )
-        top = rates.peak_of_row(run, self.best) if self.best else None
-        of_peak = own or (top is not None and rates.is_uncertain(top.run, top.row))
+        of_peak = self.best is not None and sweep_table.is_share_uncertain(run, self.best, scope)
         return own, with_transfers, of_peak, host, with_transfers or host
 
     @property

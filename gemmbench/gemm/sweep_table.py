@@ -146,10 +146,14 @@ def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> Cell:
     if not shares:
         return NOTHING
     share, row = max(shares, key=lambda pair: pair[0])
+    return Cell(f"{notes.UNCERTAIN if is_share_uncertain(run, row, scope) else ''}{units.share(share)}")
+
+
+def is_share_uncertain(run: Run, row: Row, scope: str) -> bool:
+    """Whether a row's share of the measured peak is uncertain: its rate in the scope is, or the peak."""
     top = rates.peak_of_row(run, row)
-    unsure = top is not None and rates.is_uncertain(top.run, top.row)
-    unsure = unsure or rates.is_uncertain(run, row, rates.shown_samples(row, scope))
-    return Cell(f"{notes.UNCERTAIN if unsure else ''}{units.share(share)}")
+    has_doubt = top is not None and rates.is_uncertain(top.run, top.row)
+    return has_doubt or rates.is_uncertain(run, row, rates.shown_samples(row, scope))
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:

@@ -77,7 +77,7 @@ class Progress:
                 self._console.print(Text(brief_line(row)), soft_wrap=True)
 
     def _fitted(self, text: str) -> str:
-        """A text cut to the room beside the other columns: first the stage and remarks, then whole words."""
+        """A text cut to the room next to the other columns: first the stage and remarks, then whole words."""
         room = self._console.width - _COLUMNS - (_BAR + 1 if self._console.width >= _WIDE else 0)
         for end in (": ", " "):
             while cell_len(text) > room and end in text:

@@ -144,7 +144,7 @@ def test_a_control_that_became_slower_too_excuses_a_row() -> None:
 
 
 def test_a_control_that_changed_too_much_shows_nothing() -> None:
-    """A kernel that takes 40 times as long beside a control that takes 203 times as long is not faster."""
+    """A kernel that takes 40 times as long, with a control that takes 203 times as long, is not faster."""
     slow = {"numpy": 203.0, "tiled": 40.0}
     found = checked(lambda row, times: slower(row, slow.get(row.variant, 1.0)))
     mine = of(found, "tiled")

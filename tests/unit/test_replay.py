@@ -93,7 +93,7 @@ def test_interleaved_rows_find_five_per_cent_and_no_unchanged_row_is_slower(
 
 @pytest.mark.parametrize("spread", [0.1, 0.3])
 def test_interleaved_rows_on_a_busy_machine_are_neither_slower_nor_faster(spread: float) -> None:
-    """Batches of an unchanged kernel scatter by as much as those beside a busy loop do."""
+    """Batches of an unchanged kernel scatter by as much as those on a busy machine do."""
     (recording,) = (each for each in RECORDINGS if each.name == "h200")
     found = interleaved(recording, 1.0, spread, 0.05, 20)
     assert found.keys() <= {"cannot tell", "unchanged"}
