@@ -348,13 +348,19 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         ends = f" {_ends(run, row, rate, units.GIGA)}" if intervals else ""
         return Cell(f"{figure}{ends}", row in best[scope])
 
+    def of_peak(row: Row) -> Cell:
+        """A row's share of the measured peak, marked as in the other tables."""
+        share = rates.peak_fraction(run, row)
+        mark = notes.UNCERTAIN if share is not None and is_share_uncertain(run, row, compared) else ""
+        return known(share, lambda value: f"{mark}{units.percent(value)}")
+
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
         "": lambda row: Cell(clean(row.title)),
         "size": lambda row: Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
     }
     facts: Columns[Row] = {
-        "of peak": lambda row: known(rates.peak_fraction(run, row), units.percent),
+        "of peak": of_peak,
         "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
         **versus_columns(rows, "kernel", interval=True),
         **(residual if any(MATH in row.parameters for row in rows) else {}),

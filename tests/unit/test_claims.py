@@ -231,3 +231,13 @@ def test_nothing_is_claimed_of_a_run_on_a_busy_machine(name: str) -> None:
     assert not any(cell.best for row in (page.table.rows if page.table else ()) for cell in row)
     (again,) = {line.verdict for line in compare([run], [run]).lines}
     assert again not in ("faster", "slower", "unchanged")
+
+
+def test_a_share_of_peak_is_marked_in_every_table() -> None:
+    fast, doubtful = fake.gemm_row("tiled", Problem(64, 64, 64), 200.0), fake.peak_row(1, 345.0)
+    samples = {"kernel": replace(doubtful.samples["kernel"], seconds=(1e-3, 2e-3, 4e-3))}
+    for peak, mark in ((doubtful, ""), (replace(doubtful, samples=samples), "~")):
+        shown = text(views.show(run_of((peak, fast), "gemm"), verbose=True), 200)
+        shares = re.findall(r"^tiled .*? (~?)[\d.]+ %", shown, re.MULTILINE)
+        assert len(shares) >= 2
+        assert set(shares) == {mark}
