@@ -229,7 +229,7 @@ class ExportSeries:
 
     @property
     def seconds(self) -> Sequence[float]:
-        return self.row.samples[self.scope].seconds
+        return self.row.samples[self.scope].counted
 
     def rates(self, of: Rate, batches: Sequence[float]) -> list[float]:
         """The rate of each batch, given in seconds, for a rate of this series."""
@@ -248,8 +248,8 @@ def series(run: Run) -> Iterator[ExportSeries]:
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 figures = (rates.rate(row, scope), moved)
-                wide = (rates.widened(run, row, each) if each else None for each in figures)
-                times = rates.widened(run, row, times)
+                wide = (rates.widened(run, row, each, scope) if each else None for each in figures)
+                times = rates.widened(run, row, times, scope)
                 yield ExportSeries(f"{benchmark}/{scope}", benchmark, row, scope, times, *wide)
 
 

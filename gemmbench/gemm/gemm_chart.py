@@ -159,7 +159,7 @@ def _drawn(
     for size, row in curve.rows.items():
         if size in at:
             value = values(row, scope)
-            value = derive.widened(run, row, value) if value else None
+            value = derive.widened(run, row, value, scope) if value else None
             middle, low, high = (value.median, value.low, value.high) if value else (math.nan,) * 3
             said = sample(run, row, scope)
             points.append(Point(at[size], middle / divisor, low / divisor, high / divisor, said))
@@ -476,7 +476,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             value = each.rate.median / divisor
             text = notes.marked(run, each.row, units.number(value), derive.shown_samples(each.row, scope))
             text += f"   {units.percent(fraction)}" if fraction is not None else ""
-            wide = derive.widened(run, each.row, each.rate)
+            wide = derive.widened(run, each.row, each.rate, derive.shown_samples(each.row, scope))
             ends = wide.low / divisor, wide.high / divisor
             part, said = BarPart(value, colour, name), sample(run, each.row, scope)
             entries.append(Bar((part,), text, clean(name), each.is_fastest, said, ends))

@@ -429,7 +429,7 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
 
 def _parts_count(row: Row, policy: Policy) -> int:
     """How many problems are timed by part: one, or up to 3 that fit in a tenth of the budget."""
-    fit = policy.budget_s / float(np.median(row.samples["host"].seconds))
+    fit = policy.budget_s / float(np.median(row.samples["host"].counted))
     return int(min(_PARTS, max(1.0, fit * _PARTS_SHARE)))
 
 
@@ -461,8 +461,7 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
     """The samples by scope, where the kernel scope, device scope and chain get wall-clock times."""
     samples: dict[str, Scope] = {}
     for sampled in reversed(windows):
-        walls = tuple(batch.wall_s for batch in sampled.batches)
         samples |= sampled.scopes
         for name in sampled.scopes.keys() & {"kernel", "device", CHAIN}:
-            samples[name] = replace(samples[name], seconds=walls)
+            samples[name] = sampled.scope(name, wall=True)
     return samples

@@ -345,7 +345,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         if rate is None:
             return Cell("-", style="dim")
         figure = notes.marked(run, row, units.gflops(rate.median), rates.shown_samples(row, scope))
-        ends = f" {_ends(run, row, rate, units.GIGA)}" if intervals else ""
+        ends = f" {_ends(run, row, scope, rate, units.GIGA)}" if intervals else ""
         return Cell(f"{figure}{ends}", row in best[scope])
 
     def of_peak(row: Row) -> Cell:
@@ -430,9 +430,9 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-def _ends(run: Run, row: Row, rate: rates.Rate, divisor: float) -> str:
-    """The interval of a row's rate, as claims use it: ``[224, 228]``."""
-    wide = rates.widened(run, row, rate)
+def _ends(run: Run, row: Row, scope: str, rate: rates.Rate, divisor: float) -> str:
+    """The interval of a row's rate in a scope, as claims use it: ``[224, 228]``."""
+    wide = rates.widened(run, row, rate, rates.shown_samples(row, scope))
     return f"[{units.number(wide.low / divisor)}, {units.number(wide.high / divisor)}]"
 
 
@@ -462,7 +462,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     def rate_cell(row: Row, s: str) -> Cell:
         """The rate and its interval: ``226 [224, 228]``."""
         cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
-        return replace(cell, text=f"{cell.text} {_ends(run, row, rate, divisor)}") if rate else cell
+        return replace(cell, text=f"{cell.text} {_ends(run, row, s, rate, divisor)}") if rate else cell
 
     def name(row: Row) -> Cell:
         return Cell(label(row.title, row.device == HOST != device))

@@ -152,6 +152,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
+        self.bursts: dict[int | None, wire.Bursts] = {}  # by the index of a device; None: the host
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -191,7 +192,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         if key not in self._monitors:
             self._monitors[key] = Monitor(device)
         load = "" if case.dtype == "float" else f"{case.variant} {case.dtype}"
-        return Handle(self, number, prepared, watch=self._monitors[key], load=load)
+        # Another version's process has no control kernel.
+        bursts = self._family[0].bursts.get(key) if self._is_host or self is self._family[0] else None
+        return Handle(self, number, prepared, watch=self._monitors[key], load=load, bursts=bursts)
 
     @property
     def _group(self) -> Sequence[Worker]:
@@ -267,6 +270,17 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             self._took_s[handle] = batch.wall_s
         return batch
 
+    def series(self, request: wire.AskSeries) -> wire.Series:
+        """Run batches between control bursts, after untimed ones if the process was paused."""
+        self._ensure_prepared(request.control.handle)
+        self._ensure_prepared(request.handle)
+        self._take_turn()
+        if self._is_cold:
+            self._warm(wire.AskBatch(request.handle, request.clock, request.count, request.work))
+        series = self._call(request, wire.Series, request.handle)
+        self._took_s[request.handle] = series.batches[-1].wall_s
+        return series
+
     def release(self, handle: int) -> None:
         """Drop unread batches, stop all sensors, and free a handle. A crash or refusal is ignored."""
         self._asked.pop(handle, None)
@@ -319,7 +333,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         A batch, verification or release needs a handle of the last process: `LostError` if there is none. If
         the child dies before it reads the request, nothing is raised: `_next_answer` reports the crash.
         """
-        needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
+        needs_handle = isinstance(request, wire.AskBatch | wire.AskSeries | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
             raise LostError("crashed", "the driver's process is gone")

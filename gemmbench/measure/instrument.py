@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +25,11 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import GIGA
 
+_AWAY = (
+    4  # this part of a burst is thrown away first: cold code and sleeping threads slow what follows a batch
+)
 _LOOK_S = 1e-4  # between two looks at a batch that runs while no request is there
 
 
@@ -140,6 +145,8 @@ class Server:
         bench, executor = self._prepared[request.handle]
         if isinstance(request, wire.Verify):
             return bench.verify(request.when)
+        if isinstance(request, wire.AskSeries):
+            return self._series(bench, request)
         started = bench.start(request.clock, request.count, request.work)
         if not isinstance(started, Batch):
             self._queue = executor
@@ -153,6 +160,38 @@ class Server:
         bench = executor.prepare(case, request.policy, like, request.problem)
         self._prepared[request.handle] = bench, executor
         return bench.prepared
+
+    def _series(self, bench: Bench, request: wire.AskSeries) -> wire.Series:
+        """Batches between control bursts, until the asked time has passed; at least one."""
+
+        def run(of: Bench, clock: str, count: int, work: int) -> Batch:
+            started = of.start(clock, count, work)
+            return started if isinstance(started, Batch) else started.finish()
+
+        control = request.control
+        kernel = self._prepared[control.handle][0]
+
+        def burst() -> tuple[float, float]:
+            """Seconds for 10^9 operations, and the waiting meanwhile; after a part that is not timed."""
+            run(kernel, control.clock, max(1, control.count // _AWAY), max(1, control.work // _AWAY))
+            waits = _waits()
+            batch = run(kernel, control.clock, control.count, control.work)
+            return batch.finest_s * batch.count / control.operations * GIGA, _longest(waits, _waits())
+
+        batches: list[Batch] = []
+        end = time.perf_counter() + request.seconds
+        before, _ = burst()
+        while not batches or time.perf_counter() < end:
+            waits = _waits()
+            if request.lead:
+                run(bench, request.clock, request.lead, request.work)
+            batch = run(bench, request.clock, request.count, request.work)
+            waited = _longest(waits, _waits())
+            after, _ = burst()
+            bursts = _short(before), _short(after)
+            batches.append(replace(batch, bursts_s=bursts, waited_s=_short(waited) if waits else None))
+            before = after
+        return wire.Series(tuple(batches))
 
     def _stamped(self, batch: Batch) -> Batch:
         """The batch, beginning when the previous one ended if it was enqueued before that."""
@@ -169,6 +208,26 @@ class Server:
             return wire.Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
         except Exception as error:
             return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
+
+
+def _waits(tasks: str = "/proc/self/task") -> dict[str, int]:
+    """How long each thread of this process has waited for a core, in nanoseconds; {} where not known."""
+    waits = {}
+    with contextlib.suppress(OSError):
+        for task in os.listdir(tasks):
+            with open(f"{tasks}/{task}/schedstat") as file:
+                waits[task] = int(file.read().split()[1])
+    return waits
+
+
+def _longest(before: dict[str, int], after: dict[str, int]) -> float:
+    """The longest wait of one thread between two readings, in seconds."""
+    return max((after[task] - before[task] for task in after if task in before), default=0) / 1e9
+
+
+def _short(seconds: float) -> float:
+    """Four digits, which saved files keep."""
+    return float(f"{seconds:.4g}")
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:

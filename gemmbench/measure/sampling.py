@@ -1,7 +1,8 @@
 """Sampling: one handle alone, or two handles whose batches alternate.
 
 1. Warm up with the row's own work, for 0.05 s on a CPU and 0.1 s on a GPU.
-2. A batch lasts 10 ms or one problem, whichever is longer.
+2. A batch lasts 10 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
+   after it, and only quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
    device reports limits, go on until one would be known.
 4. If a power or thermal limit lowers the clock, or it drops, warm up for 3 s and sample again.
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import cycle, repeat
+from itertools import chain, cycle, repeat
 
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
@@ -37,6 +38,10 @@ _SAME_LOAD_S = 0.1  # at most between two loads of a kernel that count as a sing
 _LEAST_TURNS = 10
 _LAUNCH_BOUND = 0.5  # of a batch's wall time, spent on launches
 _LONG_S = 0.1  # the request for the next batch is negligible compared with a batch this long
+_QUIET_BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
+_SERIES_S = 0.05  # of batches between bursts, until the parent wakes up: it disturbs them
+_LEAD_S = 2e-4  # of problems after a burst, which are not timed
+_MOST_BUDGETS = 2  # so much longer than its budget is a row sampled whose batches are disturbed
 
 
 @dataclass(frozen=True)
@@ -51,12 +56,20 @@ class Sampled:
 
     @property
     def scopes(self) -> dict[str, Scope]:
-        """Seconds of one problem in each sample, by scope (kernel, device, host). Empty without batches."""
-        tick_s = self.tick_s / self.size
-        return {
-            name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop, tick_s)
-            for name in (self.batches[0].seconds if self.batches else {})
-        }
+        """The samples by scope (kernel, device, host). Empty without batches."""
+        return {name: self.scope(name) for name in (self.batches[0].seconds if self.batches else {})}
+
+    def scope(self, name: str, wall: bool = False) -> Scope:
+        """The samples of a scope: seconds of one problem in each batch, if `wall` by the wall clock."""
+        seconds = tuple(batch.wall_s if wall else batch.seconds[name] for batch in self.batches)
+        scope = Scope(seconds, self.size, self.stop, self.tick_s / self.size)
+        if all(batch.bursts_s for batch in self.batches):
+            scope = replace(
+                scope, bursts_s=tuple(chain.from_iterable(each.bursts_s for each in self.batches))
+            )
+            waits = [batch.waited_s for batch in self.batches if batch.waited_s is not None]
+            scope = replace(scope, waited_s=tuple(waits)) if len(waits) == len(self.batches) else scope
+        return scope
 
 
 def batch_size(one_s: float, policy: Policy) -> int:
@@ -171,6 +184,8 @@ def alone(
     has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
+    if handle.bursts:
+        return _between_bursts(handle, clock, policy, budget_s, warm_s, one_s, now)
     load, since, until = handle.watch.load
     if load != handle.load or begin > until + _SAME_LOAD_S:
         since = begin
@@ -193,6 +208,49 @@ def alone(
     handle.watch.load = handle.load, since, now()
     warmed_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
     return replace(sampled, conditions=replace(conditions, warm_s=warmed_s), tick_s=handle.watch.tick_s)
+
+
+def _between_bursts(
+    handle: Handle, clock: str, policy: Policy, budget_s: float, warm_s: float, one_s: float, now: Clock
+) -> Sampled:  # fmt: skip
+    """Sample between control bursts until enough batches are quiet, and their interval is narrow enough.
+
+    A row that is not interrupted stops as others do: when the budget is spent on batches that count. A
+    disturbed one stops after two budgets.
+    """
+    assert handle.bursts is not None
+    begin, count = now(), 1
+    handle.watch.begin()
+    quickest_s = one_s
+    if one_s <= _QUIET_BATCH_S:
+        quickest_s = handle.batch(clock, 1).wall_s
+        while now() < begin + warm_s or _power_of_two(quickest_s) > count:
+            count = _power_of_two(quickest_s)
+            quickest_s = min(quickest_s, handle.batch(clock, count).wall_s)
+    sampled = Sampled((), _power_of_two(quickest_s), "")
+    lead = math.ceil(_LEAD_S / quickest_s) if sampled.size > 1 else 0
+    started = now()
+    while not sampled.stop:
+        batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, _SERIES_S))
+        sampled = replace(sampled, batches=batches)
+        scope = handle.bursts.settled(sampled.scope(next(iter(batches[0].seconds))))
+        times = summarize(scope.counted)
+        if len(batches) < LEAST_SAMPLES:
+            continue
+        if scope.is_complete and times.n >= policy.min_batches and times.noise <= policy.precision:
+            sampled = replace(sampled, stop="stable")
+        elif scope.is_complete and sum(scope.counted) * sampled.size > budget_s:
+            sampled = replace(sampled, stop="budget")
+        elif now() > started + _MOST_BUDGETS * budget_s:
+            sampled = replace(sampled, stop="disturbed")
+    conditions = handle.watch.end(clock, sampled.batches) or Conditions()
+    conditions = replace(conditions, warm_s=round(max(0.0, started - begin), 3))
+    return replace(sampled, conditions=conditions, tick_s=handle.watch.tick_s)
+
+
+def _power_of_two(one_s: float) -> int:
+    """How many problems last about 3 ms: a power of two, so that batches of several visits are alike."""
+    return 2 ** max(0, min(10, round(math.log2(_QUIET_BATCH_S / one_s))))
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:

@@ -15,7 +15,8 @@ from typing import Literal, Protocol
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
+from gemmbench.model import quiet
+from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Scope, Status, Work
 from gemmbench.model.units import seconds
 
 PROTOCOL = 2
@@ -72,13 +73,37 @@ class AskBatch:
 
 
 @dataclass(frozen=True)
+class Control:
+    """The control burst of a process: fixed work that keeps all cores of a CPU busy for 0.7 ms."""
+
+    handle: int
+    clock: str
+    count: int
+    work: int
+    operations: int  # in one burst
+
+
+@dataclass(frozen=True)
+class AskSeries:
+    """Run batches between control bursts, for some seconds, at least one. Answered by `Series`."""
+
+    handle: int
+    clock: str
+    count: int
+    work: int
+    lead: int  # problems after each burst that are not timed: caches and threads are then as in a batch
+    control: Control
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Release:
     """Give a handle's memory back. Answered by `Released`."""
 
     handle: int
 
 
-Request = Open | Build | Prepare | Verify | AskBatch | Release
+Request = Open | Build | Prepare | Verify | AskBatch | AskSeries | Release
 
 
 @dataclass(frozen=True)
@@ -140,6 +165,10 @@ class Batch:
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
     ahead_s: float = 0.0  # how long before its begin it was asked for, while another batch ran
+    bursts_s: tuple[float, ...] = ()  # the control bursts before and after, in seconds for 10^9 operations
+    waited_s: float | None = (
+        None  # the longest wait of a thread for a core, beyond the usual; None: not known
+    )
 
     @property
     def finest_s(self) -> float:
@@ -150,6 +179,13 @@ class Batch:
     def wall_s(self) -> float:
         """Seconds of one problem by the wall clock."""
         return (self.end - self.begin) / self.count
+
+
+@dataclass(frozen=True)
+class Series:
+    """Batches with the control bursts between them, oldest first."""
+
+    batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True)
@@ -167,7 +203,7 @@ class Refusal:
     needs_s: float | None = None
 
 
-Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
+Answer = Opened | Built | Prepared | Verified | Batch | Series | Released | Refusal
 
 
 class NotMeasuredError(Exception):
@@ -242,6 +278,9 @@ class Instrument(Protocol):
     def finish(self) -> Batch:
         """Wait for the oldest requested batch."""
 
+    def series(self, request: AskSeries) -> Series:
+        """Run batches between control bursts."""
+
     def release(self, handle: int) -> None:
         """Free a handle's memory. Do nothing if the instrument's process is gone."""
 
@@ -262,6 +301,19 @@ class Watch:
         return None
 
 
+@dataclass
+class Bursts:
+    """The control bursts of one process: what makes one, and those that were seen."""
+
+    control: Control
+    known_s: float = 0.0  # the fastest of earlier runs, for 10^9 operations; 0 if unknown
+    seen_s: list[float] = field(default_factory=list)
+
+    def settled(self, scope: Scope) -> Scope:
+        """A scope with its reference, as far as it is known now."""
+        return quiet.settled(scope, quiet.undisturbed(self.seen_s, self.known_s))
+
+
 @dataclass(frozen=True)
 class Handle:
     """A prepared case of an instrument."""
@@ -272,6 +324,7 @@ class Handle:
     watch: Watch = field(default_factory=Watch, kw_only=True)
     work: int = field(default=1, kw_only=True)  # of a probe: the units of work in a problem
     load: str = field(default="", kw_only=True)  # kernel and type; "" of float, which no device limits
+    bursts: Bursts | None = field(default=None, kw_only=True)  # on a CPU
 
     def verify(self, when: When) -> Verified:
         return self.instrument.verify(self.number, when)
@@ -287,6 +340,15 @@ class Handle:
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:
         self.start(clock, count, work)
         return self.finish()
+
+    def series(self, clock: str, count: int, lead: int, seconds: float) -> tuple[Batch, ...]:
+        """Batches between control bursts, which are remembered. The handle must have `bursts`."""
+        assert self.bursts is not None
+        request = AskSeries(self.number, clock, count, self.work, lead, self.bursts.control, seconds)
+        batches = self.instrument.series(request).batches
+        for batch in batches:
+            self.bursts.seen_s.extend(batch.bursts_s)
+        return batches
 
     def release(self) -> None:
         self.instrument.release(self.number)

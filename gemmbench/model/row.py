@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from gemmbench.model import quiet
 from gemmbench.model.device import Conditions
 from gemmbench.model.problem import Dimensions
 from gemmbench.model.units import listed
@@ -73,8 +75,23 @@ class Scope:
 
     seconds: tuple[Positive, ...]
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
-    stop: str  # why sampling ended: "stable", "budget"
+    stop: str  # why sampling ended: "stable", "budget", "disturbed"
     tick_s: Annotated[float, Meta(ge=0)] | UnsetType = UNSET  # resolution of the clock, for one problem
+    # On a CPU: the control bursts before and after each batch in turn, in seconds for 10^9 operations; the
+    # longest wait of a thread for a core during each batch; the burst that others are compared with.
+    bursts_s: tuple[Positive, ...] | UnsetType = UNSET
+    waited_s: tuple[Annotated[float, Meta(ge=0)], ...] | UnsetType = UNSET
+    quiet_s: Positive | UnsetType = UNSET
+
+    @cached_property
+    def counted(self) -> tuple[float, ...]:
+        """The samples that count, see `model.quiet`: those of quiet batches, or all without bursts."""
+        return quiet.counted(self)
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether enough of its batches are quiet."""
+        return quiet.is_complete(self)
 
 
 @dataclass(frozen=True)
@@ -258,11 +275,12 @@ def row_key(
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
-def current(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows without those that were measured again.
+def current(rows: Iterable[Row], quiet_s: quiet.References | None = None) -> tuple[Row, ...]:
+    """Rows without those that were measured again, with the references of their control bursts.
 
     A row with `Row.supersedes` replaces the earlier rows of the same case and phase, in the first one's
-    position. Other repeated rows all stay: an A/A measurement has several of every case.
+    position. Other repeated rows all stay: an A/A measurement has several of every case. `quiet_s` has the
+    fastest bursts that are known from earlier runs.
     """
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}
@@ -276,4 +294,4 @@ def current(rows: Iterable[Row]) -> tuple[Row, ...]:
         else:
             earlier.append(len(kept))
             kept.append(row)
-    return tuple(row for row in kept if row is not None)
+    return quiet.with_references([row for row in kept if row is not None], quiet_s or {})

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -100,6 +100,9 @@ class Header:
     scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
     named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
     more_kernels: int = 0  # that can run on the devices, and are not among the default ones
+    quiet_s: dict[str, float] = field(
+        default_factory=dict
+    )  # the fastest control bursts known: see `model.quiet`
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +196,7 @@ def _parse(path: Path) -> tuple[Run, int]:
         if line.strip():
             rows.append(_decode(path, number, line, Row))
             _check_row(path, number, rows[-1], header)
-    return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0
+    return Run(header, current(rows, header.quiet_s), str(path)), len(lines) + 1 if tail else 0
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
@@ -239,6 +242,10 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     for where, parts in (("parts", row.parts), ("cycle", row.cycle)):
         if odd := next((name for name in parts if name not in (*PARTS, WHOLE)), None):
             raise bad(where, f"{odd!r} is not one of {', '.join((*PARTS, WHOLE))}")
+    for name, scope in row.samples.items():
+        count = len(scope.seconds)
+        if len(scope.bursts_s or ()) not in (0, 2 * count) or len(scope.waited_s or ()) not in (0, count):
+            raise bad(f"samples.{name}", f"its {count} batches need two bursts and one wait each")
     if row.former and not _counts(row.former.samples).items() <= _counts(row.samples).items():
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:

@@ -161,6 +161,12 @@ class MeasurementOptions(Options):
     time_limit: float | None = seconds_option(
         "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
+    patience: float | None = timing_option(
+        "Measure rows of a CPU again, up to this long altogether, if other programs disturbed them.  "
+        "[default: as long as the rest took, 60 at most]",
+        Number(0, or_equal=True),
+        metavar="SECONDS",
+    )
     memory: str | None = memory_option("auto")
     cold: bool = flag(f"{COLD}  [default: warm]", group=TIMING)
     energy: bool = flag("Also measure energy, in joules. Adds 2 to 3 s per row.", group=TIMING)
@@ -203,6 +209,7 @@ class MeasurementOptions(Options):
             time_limit_s=limit_s if self.time_limit is None else self.time_limit,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
+            patience_s=self.patience,
             energy=self.energy,
         )
 

@@ -121,8 +121,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
         sampled = alone(winner, winner.prepared.clocks[0], task.policy, task.policy.budget_s)
         agreement = _event_over_wall(sampled.batches)
         seconds: Clocked = attrgetter("finest_s" if races.events_agree(agreement) else "wall_s")
-        tick_s = sampled.tick_s / sampled.size
-        samples = Scope(tuple(map(seconds, sampled.batches)), sampled.size, sampled.stop, tick_s)
+        samples = sampled.scope("kernel", wall=not races.events_agree(agreement))
         subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
         work = Work(flops=winner.prepared.unit.flops * winner.work)
         row = replace(

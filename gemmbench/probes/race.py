@@ -39,7 +39,7 @@ def control_case(device: DeviceFacts | None, case: Case) -> Case:
     shows whether others use the cores.
     """
     if device is None:
-        return Case("gemm", HOST, case.variant, "float", {}, Gemm(512, 512, 512))
+        return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
     loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": "4"}
     return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
 

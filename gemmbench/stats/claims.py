@@ -43,7 +43,7 @@ def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
     samples = rates.shown_samples(row, scope)
     if len(row.samples[samples].seconds) < LEAST_SAMPLES:
         return Evidence(rate.median, 0.0, math.inf, is_certain=False)
-    wide = rates.widened(run, row, rate)
+    wide = rates.widened(run, row, rate, samples)
     return Evidence(rate.median, wide.low, wide.high, not rates.is_uncertain(run, row, samples))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TypeVar
 
+from gemmbench.model import quiet
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
@@ -19,6 +20,7 @@ from gemmbench.model.units import rate as rate_of
 from gemmbench.stats import ceilings
 from gemmbench.stats.intervals import Interval, Summary, interleaved_ratio, summarize
 
+_LACKING = 0.1  # at least so much may a row without enough quiet batches be too slow
 UNCERTAIN = 0.05  # half-width of the interval, or loss of the control bursts, above which a row is marked ~
 
 
@@ -65,7 +67,7 @@ def table_unit(dtype: str, flops_per_second: Iterable[float | None]) -> tuple[fl
 def summary(row: Row, scope: str) -> Summary | None:
     """Statistics of one scope in seconds; None if it was not measured."""
     samples = row.samples.get(scope)
-    return summarize(samples.seconds, samples.tick_s or 0.0) if samples and samples.seconds else None
+    return summarize(samples.counted, samples.tick_s or 0.0) if samples and samples.seconds else None
 
 
 def finest_scope(row: Row) -> str | None:
@@ -129,7 +131,7 @@ def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
         return row
     if row.kind != "gemm" and (row.kind, row.variant) != ("peak", "flops"):
         return row
-    reason = why_above_peak(row, device, flops_of(row) / statistics.median(row.samples[scope].seconds))
+    reason = why_above_peak(row, device, flops_of(row) / statistics.median(row.samples[scope].counted))
     return replace(row, status="wrong", reason=reason) if reason else row
 
 
@@ -264,7 +266,7 @@ def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
 
     The interval is that of a scope (as in `Row.samples`), by default the finest.
     """
-    return spread(row, scope) > UNCERTAIN or slowed(run, row) > UNCERTAIN
+    return spread(row, scope) > UNCERTAIN or slowed(run, row, scope) > UNCERTAIN
 
 
 def spread(row: Row, scope: str = "") -> float:
@@ -275,20 +277,34 @@ def spread(row: Row, scope: str = "") -> float:
     return math.inf if value is None else value
 
 
-def slowed(run: Run, row: Row) -> float:
-    """How much longer a row's slower control burst took than the run's best, as a fraction; or 0."""
+def slowed(run: Run, row: Row, scope: str = "") -> float:
+    """How much other programs may have slowed the samples of a scope, by default the finest; as a fraction.
+
+    0 if enough batches are quiet. Otherwise the loss of the typical control burst, at least 10 %. Rows of
+    earlier versions have bursts of the whole row instead: the loss of the slower one.
+    """
+    samples = row.samples.get(scope or finest_scope(row) or "")
+    if samples and samples.bursts_s:
+        return 0.0 if samples.is_complete else max(_LACKING, quiet.loss(samples))
     return burst_loss(row, _best_burst(run))
+
+
+def quiet_share(rows: Iterable[Row]) -> float:
+    """The share of batches that were quiet, over the finest scopes of rows; 1 without bursts."""
+    scopes = [row.samples[scope] for row in rows if (scope := finest_scope(row))]
+    flags = [flag for scope in scopes if scope.bursts_s for flag in quiet.flags(scope)]
+    return statistics.fmean(flags) if flags else 1.0
 
 
 _Figure = TypeVar("_Figure", bound=Interval)
 
 
-def widened(run: Run, row: Row, figure: _Figure) -> _Figure:
-    """Seconds or a rate of a row, whose interval is grown by the loss of the row's control bursts.
+def widened(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
+    """Seconds or a rate of a row's scope, whose interval is grown by the loss of its control bursts.
 
     Without other programs the row may be faster by that: seconds have a smaller low end, rates a larger high.
     """
-    factor = 1 + slowed(run, row)
+    factor = 1 + slowed(run, row, scope)
     if isinstance(figure, Summary):
         return replace(figure, low=figure.low / factor)
     return replace(figure, high=figure.high * factor)
@@ -324,9 +340,9 @@ def best_burst(rows: Iterable[Row]) -> float:
 
 
 def finest_seconds(row: Row) -> tuple[float, ...]:
-    """The samples of an ok row's innermost scope; none if there are none."""
+    """The samples that count of an ok row's innermost scope; none if there are none."""
     scope = finest_scope(row)
-    return row.samples[scope].seconds if scope and row.status == "ok" else ()
+    return row.samples[scope].counted if scope and row.status == "ok" else ()
 
 
 def on_host(row: Row) -> bool:
@@ -468,7 +484,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     """
     scope = finest_scope(row)
     timed = {name: summary(row, name) for name in SCOPES}
-    by_scope = {name: widened(run, row, each) if each else None for name, each in timed.items()}
+    by_scope = {name: widened(run, row, each, name) if each else None for name, each in timed.items()}
     times = by_scope[scope] if scope and row.status == "ok" else None
     is_gemm = row.kind == "gemm"
     problem = row.problem if is_gemm else None

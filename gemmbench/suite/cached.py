@@ -21,7 +21,8 @@ from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.measure.machine import cpu_driver_variables
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import DeviceFacts, usable_cores
+from gemmbench.model import quiet
+from gemmbench.model.device import HOST, DeviceFacts, usable_cores
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
@@ -198,6 +199,54 @@ class CachedPeaks(_Cache[Row]):
             return {}
         rows = (rates.within_ceiling(row, device) for row in file.rows)
         return {row.key: row for row in rows if row.status == "ok"}
+
+
+@dataclass(frozen=True)
+class Burst:
+    """The fastest control burst that was seen since the system started."""
+
+    key: str  # see `quiet.key`
+    seconds: float  # for 10^9 operations
+    boot: str  # of the system: another machine of this name, or another clock, is no reference
+
+
+class CachedBursts(_Cache[Burst]):
+    """The fastest control bursts of CPU devices and of the host's BLAS, in the file of the first of them.
+
+    Without them a run that was disturbed from start to end would take its own bursts for undisturbed.
+    """
+
+    name = "bursts"
+    kind = _File[Burst]
+    unread = "cannot read the fastest control bursts"
+    unwritten = "cannot keep the fastest control bursts for the next run"
+
+    def find(self, devices: Sequence[DeviceFacts]) -> dict[str, float]:
+        """The fastest bursts by `quiet.key`."""
+        cpus = [device for device in devices if device.type == "cpu"]
+        return {
+            key: row.seconds
+            for device in cpus
+            for row in self._rows(device)
+            if row.boot == _boot() != ""
+            for key in ([row.key] if row.key == str(HOST) else [str(device.index)])
+        }
+
+    def keep(self, run: Run) -> None:
+        """Keep the bursts of a run where they are faster."""
+        found = quiet.references(run.rows, run.header.quiet_s)
+        for device in run.header.devices:
+            own = {key: found[key] for key in (str(device.index), str(HOST)) if key in found}
+            if device.type == "cpu" and _boot() and own and own.items() - run.header.quiet_s.items():
+                self._write(device, [Burst(key, seconds, _boot()) for key, seconds in own.items()])
+
+
+def _boot() -> str:
+    """What identifies this start of the system; "" where that is unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 _ABOVE = 1.02  # of the measured peak, for a GEMM

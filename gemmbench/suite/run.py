@@ -20,7 +20,7 @@ from gemmbench.options import command_line
 from gemmbench.options.measuring import GemmCommandOptions, MeasurementOptions
 from gemmbench.plan import leaves_open, select
 from gemmbench.suite import session
-from gemmbench.suite.cached import CachedPeaks, TunedPresets
+from gemmbench.suite.cached import CachedBursts, CachedPeaks, TunedPresets
 
 Listen = Callable[[Event], None]
 
@@ -44,6 +44,7 @@ class Measurement:
     plan: Plan
     peaks: CachedPeaks
     presets: TunedPresets
+    bursts: CachedBursts
     worker: Worker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
@@ -62,7 +63,8 @@ class Measurement:
             resume = options.resume
             file = RunFile.resume(save, header) if resume else RunFile.create(save, header, options.force)
         try:
-            with closing(session.run(self.plan, header.devices, header.policy, self.worker, file)) as events:
+            steps = session.run(self.plan, header.devices, header.policy, self.worker, file, header.quiet_s)
+            with closing(steps) as events:
                 for event in events:
                     if isinstance(event, Finished):
                         rows.append(event.row)
@@ -76,9 +78,10 @@ class Measurement:
         finally:
             if file:
                 file.close()
-        outcome.run = replace(outcome.run, rows=current(rows))
+        outcome.run = replace(outcome.run, rows=current(rows, header.quiet_s))
         self.peaks.keep(outcome.run, resumed)
-        outcome.notes = (*self.peaks.notes, *self.presets.notes)
+        self.bursts.keep(outcome.run)
+        outcome.notes = (*self.peaks.notes, *self.presets.notes, *self.bursts.notes)
         return outcome
 
 
@@ -91,7 +94,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
     """
     with Worker(make_machine) as worker:
         devices, host = opened_devices(worker, options.device)
-        peaks, presets = CachedPeaks(), TunedPresets()
+        peaks, presets, bursts = CachedPeaks(), TunedPresets(), CachedBursts()
         ladder = options if isinstance(options, GemmCommandOptions) else None
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
         if ladder and not ladder.remeasure:
@@ -103,7 +106,8 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
         if ladder:
             more = ladder.more_kernels(devices, plan)
             header = replace(header, scope=ladder.scope or "", named=ladder.named_in(plan), more_kernels=more)
-        yield Measurement(options, header, plan, peaks, presets, worker)
+        header = replace(header, quiet_s=bursts.find(devices))
+        yield Measurement(options, header, plan, peaks, presets, bursts, worker)
 
 
 def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ...], HostFacts]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections import defaultdict
@@ -14,108 +15,114 @@ from dataclasses import dataclass, replace
 from gemmbench.gemm.measure import INTERLEAVED_S
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
-from gemmbench.model.device import HOST, Conditions, DeviceFacts
-from gemmbench.model.instrument import LEAST_SAMPLES, Handle, NotMeasuredError, too_slow
+from gemmbench.model import instrument as wire
+from gemmbench.model import quiet
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.instrument import LEAST_SAMPLES, Bursts, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import FAILED, Row
+from gemmbench.model.row import FAILED, Row, Scope
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import GIGA
 from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 
-_BURST_S = 0.005  # of the control kernel in one launch
-_LAUNCHES = 250  # and so many of the least work, which show slow wake-ups of threads
-_BURSTS = 3  # the fastest counts
-_FRESH_S = 0.1  # so long the burst after a row is also that before the next
-_MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
-_REPEAT_BUDGETS = 4  # for each row of the run: the time after which no more rows are repeated
+_PATIENCE_S = 60.0  # at most, without --patience, for rows that lack quiet batches
+_BURST_S = (
+    7e-4  # of a control burst: shorter ones differ from each other, longer ones take more of a quiet period
+)
 
 
 class Control:
-    """Control bursts: a fixed kernel that keeps all cores of a CPU busy, run before and after each row.
-
-    A slower burst shows other programs, steal, a shared physical core and a lower clock alike.
+    """Prepares control bursts, fixed work that keeps all cores of a CPU busy, in each process that needs them.
 
     Args:
-        devices: of the run; the first CPU among them runs the bursts, or the host's BLAS if there is none.
-        worker: measures.
-        limit_s: for a burst, including its preparation.
+        devices: of the run.
+        worker: measures; its handles of CPU cases then have `bursts`.
+        known_s: the fastest bursts of earlier runs, see `Header.quiet_s`.
     """
 
-    def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, limit_s: float) -> None:
-        self._device = next((device for device in devices if device.type == "cpu"), None)
-        self._worker, self._limit_s = worker, limit_s
-        self._kernels: tuple[tuple[Handle, int], ...] = ()  # with the number of launches
-        self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
+    def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, known_s: quiet.References) -> None:
+        self._devices, self._worker, self._known_s = devices, worker, known_s
+        self._tried: set[int] = set()  # devices
 
-    def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
-        """Run the control kernel on the CPU, and return its seconds per 10^9 operations as a tuple of one.
+    def prepare(self, case: Case) -> None:
+        """Prepare the burst for a case, and for the case that it is compared with. After an error there is none."""
+        for index in {case.device, *([case.versus.device] if case.versus else [])} - self._tried:
+            self._tried.add(index)
+            device = self._devices[index] if index != HOST else None
+            if device is None or device.type == "cpu":
+                with contextlib.suppress(NotMeasuredError):
+                    self._worker.bursts[None if device is None else index] = self._bursts(case, device)
 
-        A burst less than 0.1 s old is used again. Return () for GPU cases, or after an error.
-        """
-        on_cpu = case.device == HOST or devices[case.device].type == "cpu"
-        if not on_cpu:
-            return ()
-        ended, last = self._last
-        if time.monotonic() - ended < _FRESH_S:
-            return last
-        self._worker.limit(self._limit_s)
-        try:
-            self._kernels = self._kernels or self._prepared(case)
-            seconds = work = 0.0
-            for kernel, count in self._kernels:
-                clock = kernel.prepared.clocks[0]
-                seconds += count * min(kernel.batch(clock, count).wall_s for _ in range(_BURSTS))
-                work += count * amount(kernel.prepared) * kernel.work
-            self._last = time.monotonic(), (seconds / work * GIGA,)
-        except NotMeasuredError:
-            self._last = math.inf, ()  # never too old
-        return self._last[1]
-
-    def _prepared(self, case: Case) -> tuple[tuple[Handle, int], ...]:
-        """A long launch and many short ones; of the host's BLAS, which has no launches, products alone."""
-        handle = self._worker.prepare(control_case(self._device, case), self._device, Policy())
-        if self._device is None:
-            product_s = min(handle.batch(handle.prepared.clocks[0], 1).wall_s for _ in range(_BURSTS))
-            return ((handle, math.ceil(_BURST_S / product_s)),)
-        trips, least = trips_for(handle, _BURST_S), handle.prepared.trips[0]
-        return (replace(handle, work=trips), 1), (replace(handle, work=least), _LAUNCHES)
+    def _bursts(self, case: Case, device: DeviceFacts | None) -> Bursts:
+        handle = self._worker.prepare(control_case(device, case), device, Policy())
+        clock, unit = handle.prepared.clocks[0], amount(handle.prepared)
+        if device is None:  # a BLAS has no longer loop, but more products
+            handle.batch(clock, 1)
+            count, trips = math.ceil(_BURST_S / min(handle.batch(clock, 1).wall_s for _ in range(3))), 1
+        else:
+            count, trips = 1, trips_for(handle, _BURST_S)
+        control = wire.Control(handle.number, clock, count, trips, unit * count * trips)
+        return Bursts(control, self._known_s.get(str(HOST if device is None else device.index), 0.0))
 
 
 def run(
-    plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, worker: Worker, file: RunFile | None = None
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    policy: Policy,
+    worker: Worker,
+    file: RunFile | None = None,
+    known_s: quiet.References | None = None,
 ) -> Generator[Event, None, None]:
     """Measure a plan case by case, and yield its events.
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
-    whose control bursts were over 5 % slow are measured again, and saved and yielded if they improved or
-    failed. This stops after three that are still slow, or when it has taken four budgets for each row of the
-    run, so that a smaller budget always takes less time. `RunFileError` if `Steps.check` raises it.
+    that lack quiet batches are measured again, in turn, until they have enough or the policy's patience is
+    used up, which is never longer than the plan took. Their batches join the earlier ones, and the row is
+    saved and yielded again. `RunFileError` if `Steps.check` raises it.
     """
-    steps = Steps(devices, policy, file)
+    known_s = known_s or {}
+    steps = Steps(devices, policy, file, known_s)
     steps.check(plan)
     yield Planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
-    rows: list[Row] = []
-    measured: list[tuple[Case, Row]] = []
+    begin = time.monotonic()
+    visited: list[tuple[Case, Row]] = []
     for step in plan:
         row = yield from steps.take(step, worker)
-        rows.append(row)
-        if isinstance(step, Case) and step.key not in steps.done:
-            measured.append((step, row))
-    best_s, failures = rates.best_burst(rows), 0
-    slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
-    yield from [Planned(len(slow))] if slow else []
-    end = time.monotonic() + _REPEAT_BUDGETS * policy.budget_s * len(measured)
-    for case, before in slow:
-        yield steps.started(f"{case.label} again: other programs slowed the CPU")
+        if isinstance(step, Case):
+            visited.append((step, row))
+    now = time.monotonic()
+    end = now + (min(_PATIENCE_S, now - begin) if policy.patience_s is None else policy.patience_s)
+    turn = 0
+    while time.monotonic() < end and (lacking := _lacking([row for _, row in visited], known_s)):
+        index = next((index for index in lacking if index >= turn), lacking[0])
+        turn, (case, before) = index + 1, visited[index]
+        yield Planned(1)
+        yield steps.started(f"{case.label} again: other programs disturbed it")
         row = yield from steps.measure(case, worker)
-        loss = rates.burst_loss(row, best_s) if row.conditions and row.conditions.control_s else math.inf
-        if row.status in FAILED or (row.status == "ok" and loss < rates.burst_loss(before, best_s)):
+        if row.status == before.status:
+            row = replace(row, samples={**before.samples, **_joined(before, row)})
+        if row.status == before.status or row.status in FAILED:
+            visited[index] = case, row
             yield steps.finished(replace(row, supersedes=True))
-        failures += loss > rates.UNCERTAIN
-        if failures == _MOST_FAILURES or time.monotonic() > end:
-            return
+
+
+def _lacking(rows: Sequence[Row], known_s: quiet.References) -> list[int]:
+    """Which rows have too few quiet batches."""
+    return [
+        index
+        for index, row in enumerate(quiet.with_references(rows, known_s))
+        if row.status == "ok" and not all(scope.is_complete for scope in row.samples.values())
+    ]
+
+
+def _joined(before: Row, after: Row) -> dict[str, Scope]:
+    """The samples of two visits."""
+    return {
+        name: quiet.joined(before.samples[name], scope) if name in before.samples else scope
+        for name, scope in after.samples.items()
+    }
 
 
 class Steps:
@@ -125,7 +132,10 @@ class Steps:
     written; the rows before it are safe.
     """
 
-    def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
+    def __init__(
+        self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None,
+        known_s: quiet.References | None = None,
+    ) -> None:  # fmt: skip
         """Take the rows of the file, if any, as done. Without a file nothing is saved."""
         self.devices, self.policy = devices, policy
         self.done = {row.key: row for row in (file.done if file else ())}
@@ -133,6 +143,7 @@ class Steps:
         self._number = 0
         self._has_gemms = False
         self._control: Control | None = None
+        self._known_s = known_s or {}
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
@@ -185,7 +196,7 @@ class Steps:
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
         """Measure a case, yield its stages, and return its row unsaved.
 
-        On a CPU a control burst (a fixed kernel) runs before and after, and the row stores their times.
+        On a CPU control bursts run between its batches, and its samples store their times.
         Energy is not measured for probes if the plan has GEMMs. A GEMM's time is kept as a hint for later.
         """
         device = self.devices[case.device] if case.device >= 0 else None
@@ -195,12 +206,9 @@ class Steps:
         known = replace(case, measured=self._largest_smaller(case))
         if case.versus:
             known = replace(known, versus=replace(case.versus, measured=self._largest_smaller(case.versus)))
-        self._control = self._control or Control(self.devices, worker, policy.time_limit_s)
-        bursts = self._control.burst(case, self.devices)
+        self._control = self._control or Control(self.devices, worker, self._known_s)
+        self._control.prepare(case)
         row = yield from worker.run(known, device, policy)
-        bursts += self._control.burst(case, self.devices) if bursts else ()
-        if bursts:
-            row = replace(row, conditions=replace(row.conditions or Conditions(), control_s=bursts))
         self._remember_time(row)
         return row
 

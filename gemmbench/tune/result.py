@@ -151,7 +151,7 @@ def median_s(row: Row) -> float | None:
     """The median seconds of a row in the device scope; None without a time."""
     if row.status != "ok" or SCOPE not in row.samples:
         return None
-    return statistics.median(row.samples[SCOPE].seconds)
+    return statistics.median(row.samples[SCOPE].counted)
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:

@@ -1,0 +1,114 @@
+"""Quiet windows: which batches of a CPU row count. A pure function of what is saved.
+
+A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and other
+virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its bursts were
+about as fast as the fastest, and if no thread waited long for a core meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmbench.model.row import Row, Scope
+
+SLOWER = 0.04  # than the reference: up to here a burst is undisturbed; docs/methodology.md compares others
+WAITED = 0.02  # of a batch: longer waits of a thread for a core disturb it
+LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that seldom fit a quiet period
+LONG_S = 0.03  # from here on a problem is one of these
+_OWN, _OTHERS = (
+    0.1,
+    0.01,
+)  # the quantiles of the bursts of a scope, and of all bursts of a run, that are references
+_MOST_ABOVE = 1.1  # a scope's own reference over the run's: cold caches explain no more
+
+References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, for 10^9 operations
+
+
+def flags(scope: Scope) -> tuple[bool, ...]:
+    """Whether each batch of a scope with a reference is quiet; all are in a scope without bursts."""
+    if not scope.bursts_s or not scope.quiet_s:
+        return (True,) * len(scope.seconds)
+    limit = scope.quiet_s * (1 + SLOWER)
+    pairs = zip(scope.bursts_s[::2], scope.bursts_s[1::2], strict=True)
+    waits = scope.waited_s or (0.0,) * len(scope.seconds)
+    return tuple(
+        before <= limit and after <= limit and waited <= WAITED * seconds * scope.batch
+        for seconds, (before, after), waited in zip(scope.seconds, pairs, waits, strict=True)
+    )
+
+
+def counted(scope: Scope) -> tuple[float, ...]:
+    """The samples that count: those of quiet batches; all of them if fewer than three are quiet."""
+    quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
+    return quiet if len(quiet) >= LEAST_LONG else scope.seconds
+
+
+def is_complete(scope: Scope) -> bool:
+    """Whether enough batches are quiet: ten, or three of long problems, or all of fewer."""
+    least = LEAST_LONG if scope.seconds and min(scope.seconds) > LONG_S else LEAST
+    return sum(flags(scope)) >= min(least, len(scope.seconds))
+
+
+def key(row: Row) -> str:
+    """Whose bursts are those of a row: of a device by its index, or of the host's BLAS ("-1")."""
+    return str(row.device)
+
+
+def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
+    """The reference of a run: the 1 % quantile of its bursts, or the known one if that is faster; 0 if none."""
+    own_s = _quantile(bursts_s, _OTHERS)
+    return min(filter(None, (own_s, known_s)), default=0.0)
+
+
+def settled(scope: Scope, run_s: float) -> Scope:
+    """A scope with its reference: a low quantile of its own bursts, at most 10 % above that of the run."""
+    if not scope.bursts_s or not run_s:
+        return scope
+    return replace(scope, quiet_s=min(_quantile(scope.bursts_s, _OWN), _MOST_ABOVE * run_s))
+
+
+def references(rows: Iterable[Row], known: References) -> dict[str, float]:
+    """The references of a run by `key`, from the rows that it measured itself, and from the known ones."""
+    bursts: dict[str, list[float]] = {}
+    for row in rows:
+        if not row.measured_utc:
+            found = (scope.bursts_s or () for scope in row.samples.values())
+            bursts.setdefault(key(row), []).extend(chain.from_iterable(found))
+    return {name: undisturbed(each, known.get(name, 0.0)) for name, each in bursts.items() if each}
+
+
+def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
+    """The rows with the references of their scopes. Those from an earlier run keep theirs."""
+    of_run = references(rows, known)
+
+    def of(row: Row) -> Row:
+        if row.measured_utc or not of_run.get(key(row)):
+            return row
+        run_s = of_run[key(row)]
+        return replace(row, samples={name: settled(each, run_s) for name, each in row.samples.items()})
+
+    return tuple(map(of, rows))
+
+
+def loss(scope: Scope) -> float:
+    """How much slower the typical burst was than the reference, as a fraction; 0 without bursts."""
+    if not scope.bursts_s or not scope.quiet_s:
+        return 0.0
+    return max(0.0, _quantile(scope.bursts_s, 0.5) / scope.quiet_s - 1)
+
+
+def joined(before: Scope, after: Scope) -> Scope:
+    """The batches of two visits to a row. Batches of another size replace the earlier ones."""
+    if before.batch != after.batch or not before.bursts_s or not after.bursts_s:
+        return after
+    waits = (before.waited_s or ()) + (after.waited_s or ())
+    seconds, bursts = before.seconds + after.seconds, before.bursts_s + after.bursts_s
+    return replace(after, seconds=seconds, bursts_s=bursts, waited_s=waits)
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    return sorted(values)[int(share * len(values))] if values else 0.0
