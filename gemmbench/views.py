@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
+from statistics import fmean, median
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
-from gemmbench.model import units
+from gemmbench.model import quiet, units
 from gemmbench.model.device import HOST, MEAN, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
@@ -133,11 +133,12 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     has_means = any(state.power == MEAN for _, state, *_ in lines)
 
     def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
-        """Format a line: warm-up, control bursts, medians of readings, the highest temperature."""
+        """Format a line: warm-up, share of quiet batches, medians of readings, the highest temperature."""
         yield notes.marked(run, row, row_label(row))
         yield clean(clock)
         yield units.seconds(state.warm_s) if state.warm_s else "-"
-        yield " ".join(map(units.seconds, state.control_s)) or "-"
+        samples = row.samples.get("kernel" if clock == "device" and "kernel" in row.samples else clock)
+        yield units.percent(fmean(quiet.flags(samples))) if samples and samples.bursts_s else "-"
         if has_readings:
             yield _number(window.clock_mhz)
             yield _number([state.max_mhz] if window.clock_mhz else [])
@@ -155,7 +156,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
         caption="conditions: medians of the batches, the highest temperature"
         + (", the mean power of the last second" if has_means else ""),
         keys=("", "scope"),
-        blocks=(("warm-up", "bursts"), *((_DEVICE,) if has_readings else ()), _HOST),
+        blocks=(("warm-up", "quiet"), *((_DEVICE,) if has_readings else ()), _HOST),
         rows=tuple(tuple(map(Cell, cells(*line))) for line in lines),
         left=frozenset({"scope", "limits"}),
     )

@@ -5,14 +5,25 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts, Readings
-from gemmbench.model.instrument import Batch, Built, Handle, Instrument, Prepared, Verified, Watch, When
+from gemmbench.model.instrument import (
+    AskSeries,
+    Batch,
+    Built,
+    Handle,
+    Instrument,
+    Prepared,
+    Series,
+    Verified,
+    Watch,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Scope
 
@@ -59,6 +70,8 @@ class FakeInstrument:
     most_in_flight: int = 0
     other: Instrument | None = None  # that has the former version of its cases; None: itself
     watch: Watch = field(default_factory=Watch)
+    bursts: Iterator[float] = field(default_factory=lambda: repeat(1.0))
+    waits: Iterator[float] = field(default_factory=lambda: repeat(0.0))
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
@@ -115,6 +128,17 @@ class FakeInstrument:
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
         return Batch(scopes, begin, self._free, asked.count)
+
+    def series(self, request: AskSeries) -> Series:
+        """Batches for the asked time, between the bursts of the script; the waits are scripted, too."""
+        batches: list[Batch] = []
+        end, before = self.clock.now + request.seconds, next(self.bursts)
+        while not batches or self.clock.now < end:
+            self.start(request.handle, request.clock, request.count, request.work)
+            batch, after = self.finish(), next(self.bursts)
+            batches.append(replace(batch, bursts_s=(before, after), waited_s=next(self.waits)))
+            before = after
+        return Series(tuple(batches))
 
     def release(self, handle: int) -> None:
         self.log.append(("release", handle))

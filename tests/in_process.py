@@ -14,6 +14,7 @@ from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import (
     AskBatch,
+    AskSeries,
     Batch,
     Build,
     Built,
@@ -24,6 +25,7 @@ from gemmbench.model.instrument import (
     Refusal,
     Release,
     Request,
+    Series,
     Verified,
     Verify,
     When,
@@ -101,6 +103,10 @@ class InProcess:
             asked = self._server.finish(asked)
         batch: Batch = self._checked(asked)
         return batch
+
+    def series(self, request: AskSeries) -> Series:
+        series: Series = self._call(request)
+        return series
 
     def release(self, handle: int) -> None:
         self._call(Release(handle))

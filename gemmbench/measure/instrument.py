@@ -214,9 +214,10 @@ def _waits(tasks: str = "/proc/self/task") -> dict[str, int]:
     """How long each thread of this process has waited for a core, in nanoseconds; {} where not known."""
     waits = {}
     with contextlib.suppress(OSError):
-        for task in os.listdir(tasks):
-            with open(f"{tasks}/{task}/schedstat") as file:
-                waits[task] = int(file.read().split()[1])
+        for task in os.listdir(tasks):  # noqa: PTH208  pathlib takes 0.4 ms, in which threads fall asleep
+            file = os.open(f"{tasks}/{task}/schedstat", os.O_RDONLY)
+            waits[task] = int(os.read(file, 100).split()[1])
+            os.close(file)
     return waits
 
 

@@ -19,9 +19,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, repeat
 
+from msgspec import UNSET
+
+from gemmbench.model import quiet
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.instrument import LEAST_SAMPLES, Batch, Handle
+from gemmbench.model.instrument import LEAST_SAMPLES, Batch, Bursts, Handle
 from gemmbench.model.row import Scope
 from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 
@@ -38,7 +41,6 @@ _SAME_LOAD_S = 0.1  # at most between two loads of a kernel that count as a sing
 _LEAST_TURNS = 10
 _LAUNCH_BOUND = 0.5  # of a batch's wall time, spent on launches
 _LONG_S = 0.1  # the request for the next batch is negligible compared with a batch this long
-_QUIET_BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
 _SERIES_S = 0.05  # of batches between bursts, until the parent wakes up: it disturbs them
 _LEAD_S = 2e-4  # of problems after a burst, which are not timed
 _MOST_BUDGETS = 2  # so much longer than its budget is a row sampled whose batches are disturbed
@@ -53,6 +55,7 @@ class Sampled:
     stop: str  # why sampling ended: "stable", "budget"
     conditions: Conditions | None = None
     tick_s: float = 0.0  # resolution of the clock
+    bursts: Bursts | None = None  # that ran between the batches
 
     @property
     def scopes(self) -> dict[str, Scope]:
@@ -63,12 +66,14 @@ class Sampled:
         """The samples of a scope: seconds of one problem in each batch, if `wall` by the wall clock."""
         seconds = tuple(batch.wall_s if wall else batch.seconds[name] for batch in self.batches)
         scope = Scope(seconds, self.size, self.stop, self.tick_s / self.size)
-        if all(batch.bursts_s for batch in self.batches):
-            scope = replace(
-                scope, bursts_s=tuple(chain.from_iterable(each.bursts_s for each in self.batches))
-            )
+        if self.bursts:
             waits = [batch.waited_s for batch in self.batches if batch.waited_s is not None]
-            scope = replace(scope, waited_s=tuple(waits)) if len(waits) == len(self.batches) else scope
+            scope = replace(
+                scope,
+                bursts_s=tuple(chain.from_iterable(batch.bursts_s for batch in self.batches)),
+                waited_s=tuple(waits) if len(waits) == len(seconds) else UNSET,
+            )
+            scope = self.bursts.settled(scope)
         return scope
 
 
@@ -222,18 +227,18 @@ def _between_bursts(
     begin, count = now(), 1
     handle.watch.begin()
     quickest_s = one_s
-    if one_s <= _QUIET_BATCH_S:
+    if one_s <= quiet.BATCH_S:
         quickest_s = handle.batch(clock, 1).wall_s
         while now() < begin + warm_s or _power_of_two(quickest_s) > count:
             count = _power_of_two(quickest_s)
             quickest_s = min(quickest_s, handle.batch(clock, count).wall_s)
-    sampled = Sampled((), _power_of_two(quickest_s), "")
+    sampled = Sampled((), _power_of_two(quickest_s), "", bursts=handle.bursts)
     lead = math.ceil(_LEAD_S / quickest_s) if sampled.size > 1 else 0
     started = now()
     while not sampled.stop:
         batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, _SERIES_S))
         sampled = replace(sampled, batches=batches)
-        scope = handle.bursts.settled(sampled.scope(next(iter(batches[0].seconds))))
+        scope = sampled.scope(next(iter(batches[0].seconds)))
         times = summarize(scope.counted)
         if len(batches) < LEAST_SAMPLES:
             continue
@@ -250,7 +255,7 @@ def _between_bursts(
 
 def _power_of_two(one_s: float) -> int:
     """How many problems last about 3 ms: a power of two, so that batches of several visits are alike."""
-    return 2 ** max(0, min(10, round(math.log2(_QUIET_BATCH_S / one_s))))
+    return 1 << max(0, min(10, round(math.log2(quiet.BATCH_S / one_s))))
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from gemmbench.model import quiet
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model import quiet
 from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Scope, Status, Work
 from gemmbench.model.units import seconds
 

@@ -1,8 +1,8 @@
 """Quiet windows: which batches of a CPU row count. A pure function of what is saved.
 
-A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and other
-virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its bursts were
-about as fast as the fastest, and if no thread waited long for a core meanwhile.
+A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and
+other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its
+bursts were about as fast as the fastest, and if no thread waited long for a core meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gemmbench.model.row import Row, Scope
 
-SLOWER = 0.04  # than the reference: up to here a burst is undisturbed; docs/methodology.md compares others
+SLOWER = 0.06  # than the reference: up to here a burst is undisturbed; docs/methodology.md compares others
 WAITED = 0.02  # of a batch: longer waits of a thread for a core disturb it
 LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that seldom fit a quiet period
 LONG_S = 0.03  # from here on a problem is one of these
-_OWN, _OTHERS = (
-    0.1,
-    0.01,
-)  # the quantiles of the bursts of a scope, and of all bursts of a run, that are references
+BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
+_OWN, _ALL = 0.1, 0.01  # quantiles of the bursts of a scope, and of a run, that are references
 _MOST_ABOVE = 1.1  # a scope's own reference over the run's: cold caches explain no more
 
 References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, for 10^9 operations
@@ -59,8 +57,8 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the 1 % quantile of its bursts, or the known one if that is faster; 0 if none."""
-    own_s = _quantile(bursts_s, _OTHERS)
+    """The reference of a run: the 1 % quantile of its bursts, or the known one if that is faster, or 0."""
+    own_s = _quantile(bursts_s, _ALL)
     return min(filter(None, (own_s, known_s)), default=0.0)
 
 

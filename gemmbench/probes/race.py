@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from gemmbench.model import quiet
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
@@ -69,8 +70,8 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
 
 
 def with_sampled_work(handle: Handle) -> Handle:
-    """A handle with as much work in a problem as lasts about 10 ms."""
-    return replace(handle, work=trips_for(handle, LAUNCH_S))
+    """A handle with as much work in a problem as lasts about 10 ms, or 3 ms between control bursts."""
+    return replace(handle, work=trips_for(handle, quiet.BATCH_S if handle.bursts else LAUNCH_S))
 
 
 @dataclass(frozen=True)

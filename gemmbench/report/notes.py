@@ -35,6 +35,8 @@ STYLES: dict[Status, str] = {
     "timed-out": "red",
 }
 UNCERTAIN = "~"
+_CALM = 0.9  # of the batches: from here on disturbances need no remark
+_QUIET = "only what was measured then counts."
 _GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skipped", "unsupported")
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
 _MOST = 8  # notes of one sort; the rest is counted
@@ -63,32 +65,39 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
 
 
 def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list[Note]:
-    """What the mark ``~`` means, the widest range of a rate, and what to do: none without a row that has it.
+    """What the mark ``~`` means, the widest range of a rate, and what to do, if a row has it.
 
-    The scopes are those of the table, by default each row's finest.
+    Also the share of quiet batches below 90 %. The scopes are those of the table, by default each row's
+    finest.
     """
     rows = [row for row in rows if row.status == "ok"]
+    share = rates.quiet_share(rows)
+    calm = [Note(f"quiet for {units.percent(share)} of the time", _QUIET, "dim")] if share < _CALM else []
 
-    def is_unsure(row: Row) -> bool:
-        samples = [rates.shown_samples(row, scope) for scope in scopes] or [""]
-        return any(rates.is_uncertain(run, row, each) for each in samples)
+    def samples(row: Row) -> list[str]:
+        return [rates.shown_samples(row, scope) for scope in scopes] or [""]
 
-    unsure = list(filter(is_unsure, rows))
+    unsure = [row for row in rows if any(rates.is_uncertain(run, row, each) for each in samples(row))]
     if not unsure:
         tops = (rates.peak_of_row(run, row) for row in rows)
         has_doubt = any(top and rates.is_uncertain(top.run, top.row) for top in tops)
         text = "the measured peak is uncertain. --remeasure measures it again."
-        return [Note(UNCERTAIN, text, "yellow")] if has_doubt else []
-    slowed = [row for row in unsure if rates.slowed(run, row) > rates.UNCERTAIN]
+        return [*calm, *([Note(UNCERTAIN, text, "yellow")] if has_doubt else [])]
+    slowed = [
+        row for row in unsure if any(rates.slowed(run, row, each) > rates.UNCERTAIN for each in samples(row))
+    ]
     spread = counted(len(unsure) - len(slowed), "row")
+    patience = ", or raise --patience" if any(map(rates.has_bursts, slowed)) else ""
     causes = (
-        f"Other programs slowed {counted(len(slowed), 'row')}: close those programs." if slowed else "",
+        f"Other programs slowed {counted(len(slowed), 'row')}: close those programs{patience}."
+        if slowed
+        else "",
         f"Samples of {spread} spread: raise --budget (now {run.header.policy.budget_s:g} s)."
         if len(slowed) < len(unsure)
         else "",
     )
     meaning = f"uncertain by more than {100 * rates.UNCERTAIN:g} %{_widest(run, unsure, where, scopes)}."
-    return [Note(UNCERTAIN, " ".join(filter(None, (meaning, *causes))), "yellow")]
+    return [*calm, Note(UNCERTAIN, " ".join(filter(None, (meaning, *causes))), "yellow")]
 
 
 def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) -> str:

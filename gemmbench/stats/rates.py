@@ -289,6 +289,11 @@ def slowed(run: Run, row: Row, scope: str = "") -> float:
     return burst_loss(row, _best_burst(run))
 
 
+def has_bursts(row: Row) -> bool:
+    """Whether control bursts ran between the batches of a row."""
+    return any(scope.bursts_s for scope in row.samples.values())
+
+
 def quiet_share(rows: Iterable[Row]) -> float:
     """The share of batches that were quiet, over the finest scopes of rows; 1 without bursts."""
     scopes = [row.samples[scope] for row in rows if (scope := finest_scope(row))]

@@ -20,8 +20,8 @@ from gemmbench import UsageError, __version__
 from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.measure.machine import cpu_driver_variables
-from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model import quiet
+from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts, usable_cores
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey

@@ -14,15 +14,14 @@ from dataclasses import dataclass, replace
 
 from gemmbench.gemm.measure import INTERLEAVED_S
 from gemmbench.measure.child import Worker
-from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model import instrument as wire
 from gemmbench.model import quiet
+from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import LEAST_SAMPLES, Bursts, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import FAILED, Row, Scope
 from gemmbench.model.run_file import RunFile, RunFileError
-from gemmbench.model.units import GIGA
 from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
@@ -34,7 +33,7 @@ _BURST_S = (
 
 
 class Control:
-    """Prepares control bursts, fixed work that keeps all cores of a CPU busy, in each process that needs them.
+    """Prepares control bursts, fixed work for all cores of a CPU, in each process that needs them.
 
     Args:
         devices: of the run.
@@ -47,7 +46,7 @@ class Control:
         self._tried: set[int] = set()  # devices
 
     def prepare(self, case: Case) -> None:
-        """Prepare the burst for a case, and for the case that it is compared with. After an error there is none."""
+        """Prepare the burst for a case and its `versus`, once for each process; after an error none."""
         for index in {case.device, *([case.versus.device] if case.versus else [])} - self._tried:
             self._tried.add(index)
             device = self._devices[index] if index != HOST else None

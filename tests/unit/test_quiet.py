@@ -1,0 +1,256 @@
+"""Quiet windows: which batches count, and how long a row is sampled between control bursts."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import pytest
+
+from gemmbench.measure import instrument as child
+from gemmbench.measure.sampling import Sampled, alone
+from gemmbench.model import quiet
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import AskSeries, Batch, Bursts, Control, Prepare, Prepared, Series
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Problem, Row, Scope, current
+from gemmbench.model.run_file import Run
+from gemmbench.stats import rates
+from tests import fake_runs as fake
+from tests.fake_instrument import FakeInstrument
+
+CONTROL = Control(99, "device", 1, 100, 10**9)
+
+
+def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size: int = 4) -> Scope:
+    """Batches between bursts, each of which is shared by two."""
+    pairs = [each for pair in itertools.pairwise(bursts) for each in pair]
+    count = len(bursts) - 1
+    return Scope((seconds,) * count, size, "stable", bursts_s=tuple(pairs), waited_s=(waited,) * count)
+
+
+def test_a_batch_counts_between_two_undisturbed_bursts() -> None:
+    settled = quiet.settled(scope([1.0, 1.03, 1.05, 1.0, 1.0]), 1.0)
+    assert quiet.flags(settled) == (True, False, False, True)
+
+
+@pytest.mark.parametrize(("waited", "is_quiet"), [(0.079e-3, True), (0.081e-3, False)])
+def test_a_batch_whose_threads_waited_long_for_a_core_does_not_count(waited: float, is_quiet: bool) -> None:
+    """Two per cent of 4 problems of 1 ms."""
+    assert quiet.flags(quiet.settled(scope([1.0, 1.0], waited=waited), 1.0)) == (is_quiet,)
+
+
+def test_a_rows_reference_is_that_of_its_own_bursts_and_at_most_a_tenth_above_the_runs() -> None:
+    """After large problems bursts are slower, though nothing disturbs them; a slow quarter of an hour is."""
+    cold = quiet.settled(scope([1.08] * 12), 1.0)
+    assert (cold.quiet_s, cold.is_complete) == (1.08, True)
+    slow = quiet.settled(scope([1.3] * 12), 1.0)
+    assert slow.quiet_s == pytest.approx(1.1)
+    assert not slow.is_complete
+
+
+def test_a_faster_burst_of_an_earlier_run_counts() -> None:
+    assert quiet.undisturbed([1.0] * 10) == 1.0
+    assert quiet.undisturbed([1.0] * 10, known_s=0.9) == 0.9
+    assert quiet.undisturbed([1.0] * 10, known_s=1.1) == 1.0
+    assert quiet.undisturbed([], known_s=0.0) == 0.0
+
+
+def test_the_fastest_of_many_bursts_is_no_reference() -> None:
+    assert quiet.undisturbed([0.5, *[1.0] * 199]) == 1.0
+
+
+def row_of(each: Scope, device: int = 0) -> Row:
+    row = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
+    return replace(row, device=device, samples={"kernel": each})
+
+
+def test_each_device_and_the_host_have_references_of_their_own() -> None:
+    rows = current((row_of(scope([1.0] * 12)), row_of(scope([5.0] * 12), -1)))
+    assert [row.samples["kernel"].is_complete for row in rows] == [True, True]
+    assert quiet.references(rows, {}) == {"0": 1.0, "-1": 5.0}
+
+
+def test_a_cached_row_keeps_its_reference() -> None:
+    cached = replace(row_of(replace(scope([1.0] * 12), quiet_s=1.0)), measured_utc="2026-01-01T00:00:00Z")
+    slow = row_of(scope([1.3] * 12))
+    rows = current((cached, slow))
+    assert [row.samples["kernel"].quiet_s for row in rows] == [1.0, 1.3]
+    assert current(rows, {"0": 1.0})[1].samples["kernel"].quiet_s == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(
+    ("quiet_batches", "seconds", "is_complete"),
+    [(10, 0.001, True), (9, 0.001, False), (3, 0.04, True), (2, 0.04, False)],
+)
+def test_a_row_is_complete_with_ten_quiet_batches_or_three_long_ones(
+    quiet_batches: int, seconds: float, is_complete: bool
+) -> None:
+    each = scope([*[1.0] * (quiet_batches + 1), *[1.5] * 20], seconds)
+    assert quiet.settled(each, 1.0).is_complete is is_complete
+
+
+def test_a_row_whose_few_batches_are_all_quiet_is_complete() -> None:
+    """As with a small --budget."""
+    assert quiet.settled(scope([1.0] * 5), 1.0).is_complete
+
+
+def test_figures_are_of_quiet_batches_and_a_row_that_lacks_them_is_marked() -> None:
+    calm = scope([1.0] * 12)
+    noisy = replace(scope([1.5] * 12, seconds=0.002), stop="disturbed")
+    both = quiet.joined(calm, noisy)
+    whole = Run(fake.header(["square"]), current((row_of(both), row_of(noisy))))
+    first, second = whole.rows
+    assert rates.summary(first, "kernel").median == 0.001  # type: ignore[union-attr]
+    assert [rates.is_uncertain(whole, row) for row in (first, second)] == [False, True]
+    assert rates.slowed(whole, second) == pytest.approx(1.5 / 1.1 - 1)
+    assert rates.quiet_share(whole.rows) == pytest.approx(11 / 33)
+
+
+def test_visits_with_batches_of_another_size_are_not_joined() -> None:
+    before, after = scope([1.0] * 3), scope([1.0] * 4, size=8)
+    assert quiet.joined(before, after) == after
+    assert len(quiet.joined(before, before).seconds) == 4
+
+
+# --- sampling -----------------------------------------------------------------------------------------------
+
+
+class Neighbour:
+    """Slows batches and bursts by a factor in periods of the instrument's clock."""
+
+    def __init__(self, instrument: FakeInstrument, seed: int, share: float, factor: float = 1.6) -> None:
+        self._instrument, self._random, self._factor = instrument, random.Random(seed), factor
+        self._share, self._until, self._is_on = share, 0.0, False
+
+    @property
+    def slower(self) -> float:
+        while self._instrument.clock.now >= self._until:
+            self._is_on = self._random.random() < self._share
+            self._until += self._random.uniform(0.02, 0.3)
+        return self._factor if self._is_on else 1.0
+
+    def seconds(self, problem_s: float) -> Iterator[float]:
+        while True:
+            yield problem_s * self.slower * self._random.uniform(0.995, 1.005)
+
+
+def sampled(
+    share: float, problem_s: float = 0.001, seed: int = 1, budget_s: float = 0.15
+) -> tuple[Sampled, Bursts]:
+    """Samples of a problem beside a neighbour that is active for a share of the time."""
+    instrument = FakeInstrument(prepared=Prepared(("device", "host")))
+    neighbour = Neighbour(instrument, seed, share)
+    instrument.seconds["naive"] = neighbour.seconds(problem_s)
+    instrument.bursts = neighbour.seconds(1.0)
+    bursts = Bursts(CONTROL, known_s=1.0)
+    handle = replace(instrument.ready(), bursts=bursts)
+    return alone(handle, "device", Policy(), budget_s, now=instrument.clock), bursts
+
+
+def figure(of: Sampled, bursts: Bursts) -> float:
+    return median(bursts.settled(of.scopes["kernel"]).counted)
+
+
+def test_without_a_neighbour_a_row_is_stable_after_a_series_or_two() -> None:
+    result, bursts = sampled(0.0)
+    assert (result.stop, result.size) == ("stable", 4)
+    assert 10 <= len(result.batches) <= 30
+    assert figure(result, bursts) == pytest.approx(0.001, rel=0.005)
+
+
+def test_beside_a_neighbour_quiet_batches_have_the_rate_of_a_free_machine() -> None:
+    """The median of all batches is up to 60 % off."""
+    errors, all_errors = [], []
+    for seed in range(20):
+        result, bursts = sampled(0.6, seed=seed, budget_s=0.3)
+        scope = bursts.settled(result.scopes["kernel"])
+        if scope.is_complete:
+            errors.append(abs(figure(result, bursts) / 0.001 - 1))
+        else:
+            assert result.stop == "disturbed"
+        all_errors.append(abs(median(scope.seconds) / 0.001 - 1))
+    assert len(errors) > 10
+    assert max(errors) < 0.01
+    assert max(all_errors) > 0.5
+
+
+def test_a_row_that_is_never_quiet_ends_after_two_budgets_and_says_so() -> None:
+    result, bursts = sampled(1.0)
+    assert result.stop == "disturbed"
+    assert sum(batch.end - batch.begin for batch in result.batches) < 3 * 0.15
+    assert not bursts.settled(result.scopes["kernel"]).is_complete
+
+
+def test_long_problems_are_batches_of_one_and_three_are_enough() -> None:
+    result, bursts = sampled(0.0, problem_s=0.2)
+    assert (result.size, len(result.batches), result.stop) == (1, 3, "budget")
+    assert bursts.settled(result.scopes["kernel"]).is_complete
+
+
+@pytest.mark.parametrize(("problem_s", "size"), [(1e-6, 1024), (0.0004, 8), (0.0011, 2), (0.01, 1)])
+def test_batches_of_about_three_milliseconds_have_a_power_of_two_of_problems(
+    problem_s: float, size: int
+) -> None:
+    assert sampled(0.0, problem_s)[0].size == size
+
+
+# --- the child's side ---------------------------------------------------------------------------------------
+
+
+class Script:
+    """A bench that records what it runs."""
+
+    prepared = Prepared(("device",))
+
+    def __init__(self, name: str, log: list[tuple[str, int, int]], problem_s: float) -> None:
+        self._name, self._log, self._problem_s = name, log, problem_s
+
+    def start(self, clock: str, count: int, work: int) -> Batch:
+        self._log.append((self._name, count, work))
+        return Batch({"kernel": self._problem_s * work}, 0.0, self._problem_s * work * count, count)
+
+
+class Executor:
+    def __init__(self, log: list[tuple[str, int, int]]) -> None:
+        self._log = log
+
+    def prepare(self, case: Case, *_: object) -> Script:
+        return Script(case.variant, self._log, 1e-6)
+
+
+class OneExecutor:
+    def __init__(self) -> None:
+        self.log: list[tuple[str, int, int]] = []
+
+    def executor(self, *_: object) -> Executor:
+        return Executor(self.log)
+
+
+def served() -> tuple[Series, list[tuple[str, int, int]]]:
+    machine: Any = OneExecutor()
+    server = child.Server(lambda: machine)
+    for number, variant in ((0, "tiled"), (99, "flops")):
+        server.answer(Prepare(number, Case("gemm", 0, variant, "float", {}, Gemm(8, 8, 8)), None, Policy()))
+    series = server.answer(AskSeries(0, "device", 4, 1, 2, CONTROL, 0.0))
+    assert isinstance(series, Series)
+    return series, machine.log
+
+
+def test_a_burst_runs_before_and_after_and_a_part_of_each_is_thrown_away() -> None:
+    series, log = served()
+    assert log == [("flops", 1, 25), ("flops", 1, 100), ("tiled", 2, 1), ("tiled", 4, 1), *log[:2]]
+    (batch,) = series.batches
+    assert batch.bursts_s == (1e-4, 1e-4)  # 100 us for 10^9 operations
+    assert batch.count == 4
+
+
+def test_waits_are_those_of_the_thread_that_waited_longest() -> None:
+    before, after = {"1": 100, "2": 0}, {"1": 2_000_100, "2": 3_000_000, "3": 9_000_000}
+    assert child._longest(before, after) == pytest.approx(0.003)
+    assert child._longest({}, after) == 0.0
+    assert child._waits("/nowhere") == {}
