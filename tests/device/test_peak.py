@@ -104,7 +104,7 @@ def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: Devic
 def test_without_a_device_the_control_case_is_a_product_of_the_hosts_blas() -> None:
     case = control_case(None, Case("gemm", HOST, "numpy", "double", {}))
     with in_process.InProcess(NumpyExecutor()).prepare(case, None, QUICK) as handle:
-        assert handle.prepared.unit.flops == 2 * 512**3
+        assert handle.prepared.unit.flops == 2 * 256**3
         assert handle.batch(handle.prepared.clocks[0], 2).count == 2
         assert handle.verify("before").check.verdict == "ok"
 

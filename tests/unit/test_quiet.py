@@ -105,7 +105,7 @@ def test_figures_are_of_quiet_batches_and_a_row_that_lacks_them_is_marked() -> N
     both = quiet.joined(calm, noisy)
     whole = Run(fake.header(["square"]), current((row_of(both), row_of(noisy))))
     first, second = whole.rows
-    assert rates.summary(first, "kernel").median == 0.001  # type: ignore[union-attr]
+    assert rates.summary(first, "kernel").median == 0.001
     assert [rates.is_uncertain(whole, row) for row in (first, second)] == [False, True]
     assert rates.slowed(whole, second) == pytest.approx(1.5 / 1.1 - 1)
     assert rates.quiet_share(whole.rows) == pytest.approx(11 / 33)
@@ -163,7 +163,7 @@ def test_without_a_neighbour_a_row_is_stable_after_a_series_or_two() -> None:
     assert figure(result, bursts) == pytest.approx(0.001, rel=0.005)
 
 
-def test_beside_a_neighbour_quiet_batches_have_the_rate_of_a_free_machine() -> None:
+def test_quiet_batches_have_the_rate_of_a_machine_without_a_neighbour() -> None:
     """The median of all batches is up to 60 % off."""
     errors, all_errors = [], []
     for seed in range(20):
