@@ -43,7 +43,6 @@ _LAUNCH_BOUND = 0.5  # of a batch's wall time, spent on launches
 _LONG_S = 0.1  # the request for the next batch is negligible compared with a batch this long
 _SERIES_S = 0.05  # of batches between bursts, until the parent wakes up: it disturbs them
 _LEAD_S = 2e-4  # of problems after a burst, which are not timed
-_MOST_BUDGETS = 2  # so much longer than its budget is a row sampled whose batches are disturbed
 
 
 @dataclass(frozen=True)
@@ -220,8 +219,7 @@ def _between_bursts(
 ) -> Sampled:  # fmt: skip
     """Sample between control bursts until enough batches are quiet, and their interval is narrow enough.
 
-    A row that is not interrupted stops as others do: when the budget is spent on batches that count. A
-    disturbed one stops after two budgets.
+    At least three batches run. A row that lacks quiet batches when its budget is spent is "disturbed".
     """
     assert handle.bursts is not None
     begin, count = now(), 1
@@ -244,10 +242,8 @@ def _between_bursts(
             continue
         if scope.is_complete and times.n >= policy.min_batches and times.noise <= policy.precision:
             sampled = replace(sampled, stop="stable")
-        elif scope.is_complete and sum(scope.counted) * sampled.size > budget_s:
-            sampled = replace(sampled, stop="budget")
-        elif now() > started + _MOST_BUDGETS * budget_s:
-            sampled = replace(sampled, stop="disturbed")
+        elif now() > started + budget_s:
+            sampled = replace(sampled, stop="budget" if scope.is_complete else "disturbed")
     conditions = handle.watch.end(clock, sampled.batches) or Conditions()
     conditions = replace(conditions, warm_s=round(max(0.0, started - begin), 3))
     return replace(sampled, conditions=conditions, tick_s=handle.watch.tick_s)

@@ -34,7 +34,7 @@ def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size
 
 
 def test_a_batch_counts_between_two_undisturbed_bursts() -> None:
-    settled = quiet.settled(scope([1.0, 1.03, 1.05, 1.0, 1.0]), 1.0)
+    settled = quiet.settled(scope([1.0, 1.05, 1.07, 1.0, 1.0]), 1.0)
     assert quiet.flags(settled) == (True, False, False, True)
 
 
@@ -179,11 +179,11 @@ def test_quiet_batches_have_the_rate_of_a_machine_without_a_neighbour() -> None:
     assert max(all_errors) > 0.5
 
 
-def test_a_row_that_is_never_quiet_ends_after_two_budgets_and_says_so() -> None:
-    result, bursts = sampled(1.0)
+def test_a_row_that_is_never_quiet_ends_with_its_budget_and_says_so() -> None:
+    result, _ = sampled(1.0)
     assert result.stop == "disturbed"
-    assert sum(batch.end - batch.begin for batch in result.batches) < 3 * 0.15
-    assert not bursts.settled(result.scopes["kernel"]).is_complete
+    assert sum(batch.end - batch.begin for batch in result.batches) < 0.15 + 0.1  # and a series
+    assert not result.scopes["kernel"].is_complete
 
 
 def test_long_problems_are_batches_of_one_and_three_are_enough() -> None:
