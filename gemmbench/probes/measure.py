@@ -155,31 +155,43 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     """Race numbers of chains (recurrences of a work-item), then forms (ways to write a step), then unrolling.
 
     At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
-    with the best two. Further widths only race every form with as many chains, or elements, as won before.
-    The best runs at the other depths, too. If a later width stays below 97 % of the best so far, the other
-    numbers of chains run too. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
+    with the best two, and the best of all at the other depths. Further widths only race the form that won,
+    with as many chains, or elements, as won. A width below 97 % of the best so far also races the other
+    numbers of chains, then the other forms. `known` keeps what won. Raises `NotMeasuredError` if no form
+    compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
     won = known.get(key)
     counts = confirmed_chains(won, width) if won else CHAINS
+    forms = [form.name for form in probe.usable(device, case.dtype)]
 
-    def enter(form: str, unroll: int, chains: Sequence[int]) -> bool:
+    def enter(form: str, chains: Sequence[int], unroll: int = depth) -> bool:
         program: Parameters = {"form": form, "unroll": unroll, "kernels": ",".join(map(str, sorted(chains)))}
         return race.enter({**program, "chains": count} for count in chains)
 
-    for form in probe.usable(device, case.dtype):
-        if enter(form.name, depth, counts) and len(counts) > _FAVOURITES:
-            counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
-    best = race.ranked("no variant of the probe compiles: ")[0].choice
-    for unroll in depths:
-        enter(str(best["form"]), unroll, [int(best["chains"])])
-    if won and race.best_rate < _FAR * float(won["rate"]):
-        rest = [count for count in CHAINS if count not in counts]
-        for unroll in UNROLLS:
-            enter(str(best["form"]), unroll, rest)
-        best = race.ranked()[0].choice
-    won = won or {"width": width, "chains": best["chains"], "rate": 0.0}
+    def enter_others(tried: Sequence[str], chains: Sequence[int]) -> None:
+        for form in forms:
+            if form not in tried and enter(form, chains) and len(chains) > _FAVOURITES:
+                chains = [int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES]]
+
+    def deepen() -> None:
+        ranked = race.ranked("no variant of the probe compiles: ")
+        best = next(entry.choice for entry in ranked if entry.choice["unroll"] == depth)
+        for unroll in depths:
+            enter(str(best["form"]), [int(best["chains"])], unroll)
+
+    if won and enter(str(won["form"]), counts):
+        deepen()
+        if race.best_rate < _FAR * float(won["rate"]):
+            enter(str(won["form"]), [count for count in CHAINS if count not in counts])
+            enter_others([str(won["form"])], [int(race.ranked()[0].choice["chains"])])
+            deepen()
+    else:
+        enter_others([], counts)
+        deepen()
+    best = race.ranked()[0].choice
+    won = won or {"width": width, "chains": best["chains"], "form": best["form"], "rate": 0.0}
     known[key] = {**won, "rate": max(float(won["rate"]), race.best_rate)}
 
 
