@@ -58,9 +58,10 @@ browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own proto
 gate: $(VENV)/.dev  ## try the gate: kernels interleaved with themselves are the same, one with more work is slower
 	$(BIN)/python tools/gate.py
 
-soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes; verification in full
+soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes; verification in full; runs with a neighbour
 	GEMMBENCH_SOAK=1 $(BIN)/python -m pytest -m fault -n 2 --dist worksteal tests/faults
 	$(BIN)/python -m tools.verification
+	$(BIN)/python -m tools.neighbour_check
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@$(BIN)/python -m tools.gallery
