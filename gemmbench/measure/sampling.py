@@ -1,6 +1,6 @@
 """Sampling: one handle alone, or two handles whose batches alternate.
 
-1. Warm up with the row's own work, for 0.05 s on a CPU and 0.1 s on a GPU.
+1. Warm up with the row's own work, for 0.02 s on a CPU and 0.1 s on a GPU.
 2. A batch lasts 10 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
    after it, and only quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
@@ -234,7 +234,8 @@ def _between_bursts(
     lead = math.ceil(_LEAD_S / quickest_s) if sampled.size > 1 else 0
     started = now()
     while not sampled.stop:
-        batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, _SERIES_S))
+        left_s = max(0.0, started + budget_s - now())
+        batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, min(_SERIES_S, left_s)))
         sampled = replace(sampled, batches=batches)
         scope = sampled.scope(next(iter(batches[0].seconds)))
         times = summarize(scope.counted)

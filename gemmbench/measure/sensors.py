@@ -317,7 +317,7 @@ def _text(file: Path) -> str:
         raise CounterError(f"{file}: {reason_of(error)}") from None
 
 
-_WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
+_WARM_UP_S = {"cpu": 0.02, "gpu": 0.1}
 _LIMIT_S = 0.35  # after the load began: an H200's NVML reported limits after 0.11 to 0.29 s
 _DROP = 0.02  # of the clock, which shows a limit before the driver reports it
 _READ_EVERY_S = 0.01
@@ -337,7 +337,7 @@ class Monitor(Watch):
     ) -> None:  # fmt: skip
         """Find how to read the device, and choose its warm-up and the clocks' resolution. Start no thread.
 
-        Only NVIDIA GPUs are read. The warm-up is 0.05 s for a CPU or the host, else 0.1 s.
+        Only NVIDIA GPUs are read. The warm-up is 0.02 s for a CPU or the host, else 0.1 s.
         """
         self._now = now
         self._read = read or _reader_of(device)

