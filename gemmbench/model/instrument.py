@@ -288,7 +288,7 @@ class Instrument(Protocol):
 class Watch:
     """Reads what a device and its host do while batches run. This one reads nothing, `Monitor` does."""
 
-    warm_s = 0.02  # how long a row is warmed up
+    warm_s = 0.05  # how long a row is warmed up
     limit_s = 0.0  # how long a load runs until the device reports that it is limited; 0: it reports nothing
     load = ("", 0.0, 0.0)  # the last load that may be limited: see `Handle.load`; its begin and end
     tick_s = 0.0  # the resolution of the clocks that time batches
