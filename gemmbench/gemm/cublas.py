@@ -583,6 +583,7 @@ class CublasBench:
 
     scopes = ("device", "host")
     distinct = ("device",)
+    is_long = False
 
     def put(self, values: Matrices, index: int = 0) -> None:
         operands = self._operands[index]

@@ -123,13 +123,16 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
             share_s = policy.budget_s / len(clocks)
             windows.append(alone(handle, clock, policy, share_s, not windows, one_s))
         row = _with_samples(row, handle, windows, device, policy)
-        return (yield from _after_samples(handle, row, device, policy))
+        return (yield from _after_samples(handle, row, device, policy, windows))
 
 
-def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _after_samples(
+    handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy, windows: Sequence[Sampled] = ()
+) -> Stages:
     """Yield stages, and return the row with energy, the host scope's parts and the map cycle, verified again.
 
-    All need an ok row, and energy needs its policy. The map cycle is last, so that its C is verified.
+    All need an ok row, and energy needs its policy. The parts are not timed again if batches in `windows`
+    have them. The map cycle is last, so that its C is verified.
     """
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
@@ -137,8 +140,11 @@ def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy:
             row = replace(row, energy=measure_energy(run, device=device))
     count = _parts_count(row, policy) if handle.prepared.parts and row.status == "ok" else 0
     if count:
-        yield Staged("timing the host scope's parts")
-        row = replace(row, parts=dict(handle.batch("parts", count).each))
+        timed = next((batch.each for window in windows for batch in window.batches if batch.each), None)
+        if not timed:
+            yield Staged("timing the host scope's parts")
+            timed = handle.batch("parts", count).each
+        row = replace(row, parts=dict(timed))
         if handle.prepared.cycle:
             yield Staged("timing the map cycle")
             row = replace(row, cycle=dict(handle.batch(CYCLE, count).each))

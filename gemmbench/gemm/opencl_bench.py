@@ -25,7 +25,7 @@ from gemmbench.gemm.operands import (
     operand_sets,
     same_bits,
 )
-from gemmbench.gemm.verify import PLAIN, Terms
+from gemmbench.gemm.verify import PLAIN, Terms, merged
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -77,6 +77,7 @@ _SHORT_S = 2e-4  # of a problem on its own: of shorter ones a device may finish 
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
+_VERIFIED_BATCH_S = 0.03  # of a problem on the device: its first batch is the one that is verified
 
 
 @dataclass(frozen=True)
@@ -243,6 +244,7 @@ class GemmBench:
         self._stamped: tuple[Launch, ...] = ()
         self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
+        self._own: Check | None = Check()  # of the case's own operands, if not by `Answers`; None until then
         self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
         self.timed: list[list[float]] = []  # by batch of the device scope: each launch's seconds of a problem
         self._prepared: list[Sequence[Step]] = []
@@ -286,7 +288,8 @@ class GemmBench:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
         Returns the check, with launches and their median times. ``exact`` runs the small exact problems
-        instead. What a batch's own check found wrong comes first. A forbidden write refills the operands;
+        instead. What a batch's own check found wrong comes first. The first batch of a long problem is that
+        with the case's own operands, so that it is checked once it has run, and reported "after". A forbidden write refills the operands;
         after the batches it raises `NotMeasuredError` if several benches share them. If all is right before,
         later batches are compared with the result on the device, if there is room.
         """
@@ -300,11 +303,14 @@ class GemmBench:
                 return instrument.Verified(seen)
             if not written:
                 verified = self._answers.verified(self, when)
-                if when == "before" and verified.check.verdict == "ok":
+                if when == "after":
+                    verified = replace(verified, check=merged([self._checked_own(), verified.check]))
+                elif verified.check.verdict == "ok":
                     written = next(self._forbidden_writes(), "")
-                    has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
-                    if has_room and "svm" not in self._memory:
-                        self._compared_with()
+                    if self.is_long:
+                        self._own = None
+                    else:
+                        self._begin_comparing()
             if written:
                 self._fill()
                 if when == "after" and self._rotation.are_shared:
@@ -320,12 +326,42 @@ class GemmBench:
         Its last problem may run on an erased C and be checked. Transfers first check for forbidden writes.
         """
         with errors():
+            if self._own is None and (clock, count) == ("host", 1):
+                batch = host_batch(self._first_host_run, clock, 1)
+                self._check_own(self._read(0))
+                return batch
+            self._checked_own()
             if clock == "device":
                 return self._device_batch(count)
             if self._rotation.on_device:
                 self._rotation.written = self._rotation.written or next(self._forbidden_writes(), "")
             looks = iter([*[False] * (count - 1), self._checks_next(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a problem is so long that the first batch is also the one that is verified."""
+        is_alone = self.sets == len(self.distinct) == 1 and not self._rotation.are_shared
+        return is_alone and self._device_s >= _VERIFIED_BATCH_S
+
+    def _checked_own(self) -> Check:
+        """The check of the case's own operands; if it was left to a batch that never ran, it runs now."""
+        return self._own or self._check_own(self.answer(self.distinct[0], 0, self._answers.before))
+
+    def _check_own(self, result: HostArray) -> Check:
+        """Check the first C of the case's own operands; if it is right, later batches are compared with it."""
+        self._own = self._answers.check_own(result)
+        if self._own.verdict == "wrong":
+            self._wrong = self._own
+        else:
+            self._begin_comparing()
+        return self._own
+
+    def _begin_comparing(self) -> None:
+        """Compare later batches with the verified result on the device, if there is room."""
+        has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
+        if has_room and "svm" not in self._memory:
+            self._compared_with()
 
     def _compared_with(self) -> ResultComparer:
         """What compares a C with the verified one on the device; made with its buffers at the first call."""
@@ -525,6 +561,13 @@ class GemmBench:
                 c.fill(self._stored.c)
             self._seconds = self._host_run(index, clock, self._hosted[index])
         self._rotation.took(1, clock, self)
+        return self._seconds
+
+    def _first_host_run(self) -> dict[str, float]:
+        """Run a problem with transfers on a filled C. Returns wall seconds by part."""
+        self.answer("host", 0, self._answers.before)
+        self._batches += 1
+        self._rotation.took(1, "host", self)
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:

@@ -88,7 +88,7 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
     """Run `count` problems in the host scope, and return a batch of mean seconds.
 
     `run` runs one and returns its seconds as `Laps.end` does. If they are split, the clock "host" also gets
-    the device scope, and the kernel scope if known. "parts" and "cycle" keep the seconds of all problems.
+    the device scope, and the kernel scope if known. The parts' seconds of every problem are kept, too.
     """
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
@@ -103,7 +103,7 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
         launch_s = end - begin - count * (device_s + mean["waiting"])  # all else that the host did
     elif clock == "host" and "passes" in mean:  # by the wall clock
         seconds = {"device": mean["enqueue"] + mean["passes"], **seconds}
-    return Batch(seconds, begin, end, count, launch_s=launch_s)
+    return Batch(seconds, begin, end, count, each if len(each) > 1 else {}, launch_s=launch_s)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Check, Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan, select
@@ -309,6 +309,29 @@ def test_a_long_problem_with_an_image_has_the_device_scope_apart(
     batch = executor(device).prepare(case, QUICK).start("host", 2)
     assert isinstance(batch, Batch)
     assert list(batch.seconds) == ["host"]
+
+
+@pytest.mark.parametrize(("clock", "runs"), [("host", 1), ("device", 1), ("", 0)])
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_first_batch_of_a_long_problem_is_verified(
+    device: DeviceFacts, clock: str, runs: int, is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device's clock has no C that was filled before, so another problem is verified there."""
+    monkeypatch.setattr(opencl_bench, "_VERIFIED_BATCH_S", 0.0)
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(60, 60, 60)])
+    assert isinstance(case, Case)
+    bench = executor(device).prepare(case, QUICK)
+    assert bench.verify("before").check == Check("ok")
+    if not is_right:  # a kernel that integers do not find out
+        plain = bench._read
+        monkeypatch.setattr(bench, "_read", lambda index: plain(index) * np.float32(1.001))
+    for _ in range(runs):
+        bench.start(clock, 1)
+    if clock:
+        monkeypatch.undo()
+    check = bench.verify("after").check
+    assert check.verdict == ("ok" if is_right else "wrong")
+    assert "element" in check.figures
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

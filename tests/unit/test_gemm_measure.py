@@ -535,6 +535,16 @@ def test_three_problems_are_timed_by_part_if_they_fit_in_a_tenth_of_the_budget(
     assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == counts
 
 
+def test_parts_that_a_batch_has_are_not_timed_again() -> None:
+    class Split(FakeInstrument):
+        def finish(self) -> Batch:
+            return replace(super().finish(), each={WHOLE: (0.04,), "kernel": (0.03,)})
+
+    instrument = Split(prepared=Prepared(("device", "host"), parts=True))
+    assert run(instrument, case()).parts == {WHOLE: (0.04,), "kernel": (0.03,)}
+    assert "batch parts" not in asked(instrument)
+
+
 def test_parts_fit_in_a_budget_without_an_end() -> None:
     instrument = Cycling(prepared=Prepared(("device", "host"), parts=True))
     assert run(instrument, case(), replace(POLICY, budget_s=math.inf, precision=math.inf)).parts
