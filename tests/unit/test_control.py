@@ -135,7 +135,7 @@ def test_patience_is_as_long_as_the_plan() -> None:
     assert len(machine.asked) == 5 + 6  # the last begins just before the end
 
 
-@pytest.mark.parametrize(("patience_s", "more"), [(0.0, 0), (2.5, 3), (20.0, 20)])
+@pytest.mark.parametrize(("patience_s", "more"), [(0.0, 0), (2.5, 3), (12.0, 12)])
 def test_patience_that_is_asked_for(patience_s: float, more: int) -> None:
     machine = Machine(1, *[1.5] * 40)
     run(machine, cases(*[0] * 5), patience_s=patience_s)
