@@ -182,6 +182,35 @@ def test_a_row_of_a_cpu_fails_alone_only_if_the_control_bursts_agree(
     assert ("measure again with gemmbench check BASE" in found.reason) == (verdict != "slower")
 
 
+def quiet_batches(run: Run, share: float = 1.0) -> Run:
+    """The run with control bursts between its batches, a share of them undisturbed."""
+
+    def with_bursts(scope: Scope) -> Scope:
+        count = len(scope.seconds)
+        calm = round(share * count)
+        return replace(scope, bursts_s=(1.0,) * 2 * calm + (2.0,) * 2 * (count - calm), quiet_s=1.0)
+
+    rows = (
+        replace(row, samples={name: with_bursts(each) for name, each in row.samples.items()})
+        for row in run.rows
+    )
+    return replace(run, rows=tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("factor", "share", "verdict"),
+    [(1.02, 1.0, "within"), (1.2, 1.0, "differs"), (1.3, 1.0, "slower"), (1.3, 0.0, "differs")],
+)
+def test_a_row_of_quiet_batches_fails_alone_at_a_smaller_ratio(
+    factor: float, share: float, verdict: str
+) -> None:
+    """If it lacks them it is uncertain, and excused."""
+    new = quiet_batches(again(2, {("tiled", 512): factor}), share)
+    found = line(compare([quiet_batches(again(1))], [new]), "tiled", 512)
+    assert found.verdict == verdict
+    assert ("an uncertain figure" in found.reason) == (share < 1)
+
+
 @pytest.mark.parametrize(
     ("bursts_s", "verdict"), [((0.005, 0.0051), "slower"), ((0.005, 0.0054), "cannot tell")]
 )

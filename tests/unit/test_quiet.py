@@ -6,6 +6,7 @@ import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -20,6 +21,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, Scope, current
 from gemmbench.model.run_file import Run
 from gemmbench.stats import rates
+from gemmbench.suite import cached
+from gemmbench.suite.cached import CachedBursts
 from tests import fake_runs as fake
 from tests.fake_instrument import FakeInstrument
 
@@ -254,3 +257,31 @@ def test_waits_are_those_of_the_thread_that_waited_longest() -> None:
     assert child._longest(before, after) == pytest.approx(0.003)
     assert child._longest({}, after) == 0.0
     assert child._waits("/nowhere") == {}
+
+
+# --- what earlier runs have seen ----------------------------------------------------------------------------
+
+
+def run_of(*rows: Row, known: dict[str, float] | None = None) -> Run:
+    header = replace(fake.header(["square"], (fake.CPU,)), quiet_s=known or {})
+    return Run(header, current(rows, header.quiet_s))
+
+
+def test_the_fastest_bursts_are_kept_for_the_next_run(tmp_path: Path) -> None:
+    bursts = CachedBursts(tmp_path)
+    bursts.keep(run_of(row_of(scope([2.0] * 12)), row_of(scope([5.0] * 12), -1)))
+    known = bursts.find([fake.CPU])
+    assert known == {"0": 2.0, "-1": 5.0}
+    bursts.keep(run_of(row_of(scope([3.0] * 12)), known=known))  # a slower run
+    assert bursts.find([fake.CPU]) == known
+    assert bursts.find([fake.GPU]) == {}
+    assert bursts.notes == []
+
+
+def test_bursts_of_another_start_of_the_system_are_no_reference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    CachedBursts(tmp_path).keep(run_of(row_of(scope([2.0] * 12))))
+    for boot in ("another", ""):
+        monkeypatch.setattr(cached, "_boot", lambda boot=boot: boot)
+        assert CachedBursts(tmp_path).find([fake.CPU]) == {}

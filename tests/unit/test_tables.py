@@ -197,6 +197,25 @@ def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> 
     assert "~" not in text(show(run))
 
 
+def test_the_share_of_quiet_time_is_shown_and_a_row_that_lacks_it_is_marked() -> None:
+    def disturbed(row: Row, share: float) -> Row:
+        samples = {
+            name: replace(scope, bursts_s=(1.0,) * (calm := 2 * round(share * len(scope.seconds)))
+            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=1.0)
+            for name, scope in row.samples.items()
+        }  # fmt: skip
+        return replace(row, samples=samples)
+
+    run = fake.fake_square()
+    rows = [disturbed(row, 0.1 if row.variant == "tiled" else 0.8) for row in run.rows]
+    run = replace(run, rows=tuple(rows))
+    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
+    shown = " ".join(text(show(run)).split())
+    assert re.search(r"quiet for [67]\d\.\d % of the time: only what was measured then counts\.", shown)
+    assert "close those programs, or raise --patience." in shown
+
+
 @pytest.mark.parametrize(
     ("run", "shape"), [(fake.fake_square(), "m = n = k"), (fake.fake_sweep_k(), "m = n = 1024")]
 )
