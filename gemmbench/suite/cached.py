@@ -205,7 +205,7 @@ class CachedPeaks(_Cache[Row]):
 class Burst:
     """The fastest control burst that was seen since the system started."""
 
-    key: str  # see `quiet.key`
+    is_host: bool  # of the host's BLAS, not of the device
     seconds: float  # for 10^9 operations
     boot: str  # of the system: another machine of this name, or another clock, is no reference
 
@@ -223,22 +223,22 @@ class CachedBursts(_Cache[Burst]):
 
     def find(self, devices: Sequence[DeviceFacts]) -> dict[str, float]:
         """The fastest bursts by `quiet.key`."""
-        cpus = [device for device in devices if device.type == "cpu"]
+        cpus = [(str(index), device) for index, device in enumerate(devices) if device.type == "cpu"]
         return {
-            key: row.seconds
-            for device in cpus
+            str(HOST) if row.is_host else index: row.seconds
+            for index, device in cpus
             for row in self._rows(device)
             if row.boot == _boot() != ""
-            for key in ([row.key] if row.key == str(HOST) else [str(device.index)])
         }
 
     def keep(self, run: Run) -> None:
         """Keep the bursts of a run where they are faster."""
         found = quiet.references(run.rows, run.header.quiet_s)
-        for device in run.header.devices:
-            own = {key: found[key] for key in (str(device.index), str(HOST)) if key in found}
-            if device.type == "cpu" and _boot() and own and own.items() - run.header.quiet_s.items():
-                self._write(device, [Burst(key, seconds, _boot()) for key, seconds in own.items()])
+        for index, device in enumerate(run.header.devices):
+            own = {key: found[key] for key in (str(index), str(HOST)) if key in found}
+            if device.type == "cpu" and _boot() and own.items() - run.header.quiet_s.items():
+                rows = [Burst(key == str(HOST), seconds, _boot()) for key, seconds in own.items()]
+                self._write(device, rows)
 
 
 def _boot() -> str:

@@ -52,9 +52,10 @@ class Control:
             device = self._devices[index] if index != HOST else None
             if device is None or device.type == "cpu":
                 with contextlib.suppress(NotMeasuredError):
-                    self._worker.bursts[None if device is None else index] = self._bursts(case, device)
+                    bursts = self._bursts(case, device, self._known_s.get(str(index), 0.0))
+                    self._worker.bursts[None if device is None else device.index] = bursts
 
-    def _bursts(self, case: Case, device: DeviceFacts | None) -> Bursts:
+    def _bursts(self, case: Case, device: DeviceFacts | None, known_s: float) -> Bursts:
         handle = self._worker.prepare(control_case(device, case), device, Policy())
         clock, unit = handle.prepared.clocks[0], amount(handle.prepared)
         if device is None:  # a BLAS has no longer loop, but more products
@@ -63,7 +64,7 @@ class Control:
         else:
             count, trips = 1, trips_for(handle, _BURST_S)
         control = wire.Control(handle.number, clock, count, trips, unit * count * trips)
-        return Bursts(control, self._known_s.get(str(HOST if device is None else device.index), 0.0))
+        return Bursts(control, known_s)
 
 
 def run(

@@ -27,6 +27,7 @@ from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile,
 from gemmbench.options.comparing import TuneOptions
 from gemmbench.suite.cached import Preset, TunedPresets, device_key, source, subfolder
 from gemmbench.suite.run import Listen, Outcome, header_of, opened_devices
+from gemmbench.suite.session import Control
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
@@ -186,9 +187,11 @@ def _header(task: Task, host: HostFacts) -> Header:
 
 def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _: None) -> Measure:
     """Return a function that measures a case with a worker, and passes events to `listen`."""
+    control = Control((device,), worker, {})
 
     def measure(case: Case, policy: Policy) -> Row:
         """Measure a case to its end, passing each event to `listen`, and return its row."""
+        control.prepare(case)
         steps = worker.run(case, device, policy)
         while True:
             try:
