@@ -18,6 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gemmbench.gemm import operands
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
 from gemmbench.gemm.verify import (
     GUARD,
@@ -162,6 +163,12 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     if problem.beta != 0:
         expected += problem.beta * _product(stack(c, batch), result, x)
     return Exact(problem, a, b, c, x, expected)
+
+
+def forget_operands() -> None:
+    """Drop all cached operands."""
+    exact_operands.cache_clear()
+    operands.clear_caches()
 
 
 def _largest_exact(dtype: DType, wanted: float) -> int:

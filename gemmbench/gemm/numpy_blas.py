@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.answers import Answers, forget_operands
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
 from gemmbench.measure import machine
@@ -160,7 +160,8 @@ class NumpyBench:
         return [scipy_gemm(problem, *matrices) for matrices in zip(a, b, out, strict=True)]
 
     def release(self) -> None:
-        """Nothing to do: arrays go with the last reference."""
+        """Drop the cached operands, which no other kernel of this process uses; the rest goes with it."""
+        forget_operands()
 
 
 def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:

@@ -288,10 +288,10 @@ class GemmBench:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
         Returns the check, with launches and their median times. ``exact`` runs the small exact problems
-        instead. What a batch's own check found wrong comes first. The first batch of a long problem is that
-        with the case's own operands, so that it is checked once it has run, and reported "after". A forbidden write refills the operands;
-        after the batches it raises `NotMeasuredError` if several benches share them. If all is right before,
-        later batches are compared with the result on the device, if there is room.
+        instead. What a batch's own check found wrong comes first. A long problem's own operands are checked
+        after its first batch, which "after" reports. A forbidden write refills the operands; after the
+        batches it raises `NotMeasuredError` if several benches share them. If all is right before, later
+        batches are compared with the result on the device, if there is room.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
@@ -349,7 +349,7 @@ class GemmBench:
         return self._own or self._check_own(self.answer(self.distinct[0], 0, self._answers.before))
 
     def _check_own(self, result: HostArray) -> Check:
-        """Check the first C of the case's own operands; if it is right, later batches are compared with it."""
+        """Check the first C of the case's own operands. If it is right, compare later batches with it."""
         self._own = self._answers.check_own(result)
         if self._own.verdict == "wrong":
             self._wrong = self._own

@@ -182,6 +182,12 @@ def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
 _load_large = lru_cache(maxsize=1)(_load.__wrapped__)
 
 
+def clear_caches() -> None:
+    """Drop the operands that `load_operands` has cached."""
+    for cached in (_load, _load_large, _poisoned):
+        cached.cache_clear()
+
+
 def read_header(path: str) -> MatrixHeader:
     """Shape and type of the matrix in a .npy file, without reading its elements.
 

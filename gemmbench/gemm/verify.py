@@ -399,17 +399,17 @@ class DrawnRows:
         self._rows = np.arange(0) if row is None else np.array([row])
         if every and row is None:
             self._rows = np.sort(rng.choice(every, min(ROWS, every), replace=False))
-        dtype, power = DTYPES[problem.dtype], 2 if generated else 1
+        dtype, size = DTYPES[problem.dtype], np.square if generated else np.abs
         self._product = np.zeros((len(self._rows), problem.n))
         self._size = np.zeros_like(self._product)  # s^2 or t, of A B
         stacked = stack(b, problem.batch)
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
             rows = numbers(a[self._rows[chosen]], dtype)
-            for part in blocks(problem.k, problem.n, 8):  # each is added to all columns
+            for part in blocks(problem.k, problem.n, 2):  # each is added to all columns
                 block = numbers(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
-                self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
+                self._size[chosen] += size(rows[:, part]) @ size(block)
 
     def _values(self, c: HostArray, c0: HostArray) -> tuple[HostArray, HostArray, HostArray]:
         """The rows of C after as numbers, alpha A B and beta C before; see `check`."""
