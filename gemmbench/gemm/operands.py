@@ -176,6 +176,8 @@ def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
         b = b.T if problem.trans_b else b
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
+    elif problem.beta == 0:  # so nobody reads it
+        c = unwritten(problem, c)
     return Matrices(a, b, c, not files.given)
 
 

@@ -202,19 +202,18 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
 
 
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
-    """Race chains (products of a warp), unroll depths and work-groups per unit; `known` keeps the winner.
+    """Race chains (products of a warp) and work-groups per unit, and the best at the other unroll depths.
 
-    If the same instruction ran with other operands before, only the winner is raced, at every depth. Raises
-    `NotMeasuredError` if nothing assembles.
+    `known` keeps the winner. If the same instruction ran with other operands before, only the winner is
+    raced. Raises `NotMeasuredError` if nothing assembles.
     """
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
     pairs = [(int(won["chains"]), int(won["groups"]))] if won else product(probe.chains, probe.groups)
-    race.enter(
-        {"chains": chains, "unroll": unroll, "groups": groups}
-        for chains, groups in pairs
-        for unroll in probe.unrolls
-    )
+    depth, *depths = probe.unrolls
+    race.enter({"chains": chains, "unroll": depth, "groups": groups} for chains, groups in pairs)
+    best = race.ranked()[0].choice
+    race.enter({"chains": best["chains"], "unroll": unroll, "groups": best["groups"]} for unroll in depths)
     known.setdefault(key, race.ranked()[0].choice)
 
 
