@@ -28,11 +28,11 @@ from gemmbench.stats.ceilings import upper_bound, upper_bound_bytes
 from gemmbench.stats.intervals import summarize
 
 _FAVOURITES = 2  # numbers of chains that go on from the first form to the others
-_FAR = 0.97  # of the best rate of a type: a width below it is raced with every number of chains
+_FAR = 0.9  # of the best rate of a type: a width below it is raced further; a clock varies by as much
 
 _SAMPLING_SHARE = 1 / 6  # of a row's budget for the clock of a memory probe
 _MEMORY_BATCH_S = 0.02
-_HOPELESS = 3.0  # times the best time: not run again
+_HOPELESS = 2.0  # times the best time: not run again
 _FINALISTS = 3
 _STEP_SHARE = 1 / 8  # of a row's budget for a step of a staircase, which has many
 _TRANSFER_SHARE = 1 / 10  # there are many sizes
@@ -106,7 +106,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
     """
     probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("trying variants")
-    with task.race() as race:
+    with task.race(_HOPELESS) as race:
         if isinstance(probe, ChainProbe):
             race_chains(race, probe, task.device, case, known)
             words = {"form": "variants", "chains": "chains"}
@@ -155,10 +155,10 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     """Race numbers of chains (recurrences of a work-item), then forms (ways to write a step), then unrolling.
 
     At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
-    with the best two, and the best of all at the other depths. Further widths only race the form that won,
-    with as many chains, or elements, as won. A width below 97 % of the best so far also races the other
-    numbers of chains, then the other forms. `known` keeps what won. Raises `NotMeasuredError` if no form
-    compiles.
+    with the best two. Further widths only race the first form and the one that won, with as many chains, or
+    elements, as won before. The best runs at the other depths, too. A later width below 90 % of the best so
+    far also races the other forms, then the best and the first form with the other numbers of chains. `known`
+    keeps what won. Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -166,31 +166,30 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     counts = confirmed_chains(won, width) if won else CHAINS
     forms = [form.name for form in probe.usable(device, case.dtype)]
 
-    def enter(form: str, chains: Sequence[int], unroll: int = depth) -> bool:
+    def enter(form: str, unroll: int, chains: Sequence[int]) -> bool:
         program: Parameters = {"form": form, "unroll": unroll, "kernels": ",".join(map(str, sorted(chains)))}
         return race.enter({**program, "chains": count} for count in chains)
 
-    def enter_others(tried: Sequence[str], chains: Sequence[int]) -> None:
-        for form in forms:
-            if form not in tried and enter(form, chains) and len(chains) > _FAVOURITES:
-                chains = [int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES]]
+    def deepened() -> Parameters:
+        """Run the best at the other depths, unless it is of one, and return what is then the best."""
+        best = race.ranked()[0].choice
+        for unroll in depths if best["unroll"] == depth else ():
+            enter(str(best["form"]), unroll, [int(best["chains"])])
+        return race.ranked()[0].choice
 
-    def deepen() -> None:
-        ranked = race.ranked("no variant of the probe compiles: ")
-        best = next(entry.choice for entry in ranked if entry.choice["unroll"] == depth)
-        for unroll in depths:
-            enter(str(best["form"]), [int(best["chains"])], unroll)
-
-    if won and enter(str(won["form"]), counts):
-        deepen()
-        if race.best_rate < _FAR * float(won["rate"]):
-            enter(str(won["form"]), [count for count in CHAINS if count not in counts])
-            enter_others([str(won["form"])], [int(race.ranked()[0].choice["chains"])])
-            deepen()
-    else:
-        enter_others([], counts)
-        deepen()
-    best = race.ranked()[0].choice
+    likely = [form for form in forms if not won or form in (forms[0], won["form"])]
+    for form in likely:
+        if enter(form, depth, counts) and len(counts) > _FAVOURITES:
+            counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
+    best = deepened() if race.entries else {}
+    if not best or (won and race.best_rate < _FAR * float(won["rate"])):
+        for form in (form for form in forms if form not in likely):
+            enter(form, depth, counts)
+        best = race.ranked("no variant of the probe compiles: ")[0].choice
+        rest = [count for count in CHAINS if count not in counts]
+        for form in dict.fromkeys((str(best["form"]), forms[0])) if won else ():
+            enter(form, depth, rest)
+        best = deepened()
     won = won or {"width": width, "chains": best["chains"], "form": best["form"], "rate": 0.0}
     known[key] = {**won, "rate": max(float(won["rate"]), race.best_rate)}
 
