@@ -77,8 +77,8 @@ _SHORT_S = 2e-4  # of a problem on its own: of shorter ones a device may finish 
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
-# Of a problem on the device whose first batch is the one that is verified. Longer ones run once before that: the
-# very first run may be half as fast, and would call them over budget.
+# Of a problem on the device whose first batch is the one that is verified. Longer ones run once before that:
+# the very first run may be half as fast, and would call them over budget.
 _VERIFIED_BATCH_S, _OVER_BUDGET_S = 0.03, instrument.LONGEST_S / 2
 
 
