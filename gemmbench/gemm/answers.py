@@ -2,8 +2,9 @@
 
 The same for every executor: OpenCL kernels, numpy and the libraries. Before and after, the timed launches
 multiply integers, and Freivalds' check finds any wrong element of C. Before, they also multiply the operands
-that are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.verify`). The C of every
-later problem must have the same bits, or lie within those bounds if the order of summation varies.
+that are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.verify`). A long problem
+does that in its first batch. The C of every later problem must have the same bits, or lie within those bounds
+if the order of summation varies.
 
 A user's ``--out`` is written when all that has passed.
 """
