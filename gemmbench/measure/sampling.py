@@ -219,7 +219,8 @@ def _between_bursts(
 ) -> Sampled:  # fmt: skip
     """Sample between control bursts until enough batches are quiet, and their interval is narrow enough.
 
-    At least three batches run. A row that lacks quiet batches when its budget is spent is "disturbed".
+    At least three batches run. If the row lacks quiet batches when its budget is spent, sampling goes on for
+    the policy's patience, and the row is "disturbed" if that did not help.
     """
     assert handle.bursts is not None
     begin, count = now(), 1
@@ -232,9 +233,9 @@ def _between_bursts(
             quickest_s = min(quickest_s, handle.batch(clock, count).wall_s)
     sampled = Sampled((), _power_of_two(quickest_s), "", bursts=handle.bursts)
     lead = math.ceil(_LEAD_S / quickest_s) if sampled.size > 1 else 0
-    started = now()
+    started, patience_s = now(), policy.patience_s or 0.0
     while not sampled.stop:
-        left_s = max(0.0, started + budget_s - now())
+        left_s = max(0.0, started + budget_s + patience_s - now())
         batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, min(_SERIES_S, left_s)))
         sampled = replace(sampled, batches=batches)
         scope = sampled.scope(next(iter(batches[0].seconds)))
@@ -243,7 +244,7 @@ def _between_bursts(
             continue
         if scope.is_complete and times.n >= policy.min_batches and times.noise <= policy.precision:
             sampled = replace(sampled, stop="stable")
-        elif now() > started + budget_s:
+        elif now() > started + budget_s + (0.0 if scope.is_complete else patience_s):
             sampled = replace(sampled, stop="budget" if scope.is_complete else "disturbed")
     conditions = handle.watch.end(clock, sampled.batches) or Conditions()
     conditions = replace(conditions, warm_s=round(max(0.0, started - begin), 3))

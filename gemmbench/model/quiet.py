@@ -20,7 +20,7 @@ WAITED = 0.02  # of a batch: longer waits of a thread for a core disturb it
 LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that seldom fit a quiet period
 LONG_S = 0.03  # from here on a problem is one of these
 BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
-_OWN, _ALL = 0.1, 0.05  # quantiles of the bursts of a scope, and of a run, that are references
+_FAST = 0.1  # the quantile of the bursts of a scope, or of a run, that is a reference: a clock may be faster
 _MOST_ABOVE = 1.1  # a scope's own reference over the run's: cold caches explain no more
 
 References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, for 10^9 operations
@@ -57,8 +57,8 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the 5 % quantile of its bursts, or the known one if that is faster, or 0."""
-    own_s = _quantile(bursts_s, _ALL)
+    """The reference of a run: the 10 % quantile of its bursts, or the known one if that is faster, or 0."""
+    own_s = _quantile(bursts_s, _FAST)
     return min(filter(None, (own_s, known_s)), default=0.0)
 
 
@@ -66,7 +66,7 @@ def settled(scope: Scope, run_s: float) -> Scope:
     """A scope with its reference: a low quantile of its own bursts, at most 10 % above that of the run."""
     if not scope.bursts_s or not run_s:
         return scope
-    return replace(scope, quiet_s=min(_quantile(scope.bursts_s, _OWN), _MOST_ABOVE * run_s))
+    return replace(scope, quiet_s=min(_quantile(scope.bursts_s, _FAST), _MOST_ABOVE * run_s))
 
 
 def references(rows: Iterable[Row], known: References) -> dict[str, float]:

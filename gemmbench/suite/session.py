@@ -26,6 +26,7 @@ from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 
+_VISIT_S = 1.0  # at most, for a clock of a row that is visited again, until enough batches are quiet
 _PATIENCE_S = 60.0  # at most, without --patience, for rows that lack quiet batches
 _BURST_S = (
     7e-4  # of a control burst: shorter ones differ from each other, longer ones take more of a quiet period
@@ -100,7 +101,8 @@ def run(
         turn, (case, before) = index + 1, visited[index]
         yield Planned(1)
         yield steps.started(f"{case.label} again: other programs disturbed it")
-        row = yield from steps.measure(case, worker)
+        left_s = min(_VISIT_S, max(0.0, end - time.monotonic()))
+        row = yield from steps.measure(case, worker, left_s)
         if row.status == before.status:
             row = replace(row, samples={**before.samples, **_joined(before, row)})
         if row.status == before.status or row.status in FAILED:
@@ -193,14 +195,16 @@ class Steps:
         yield self.finished(row, isinstance(step, Case))
         return row
 
-    def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
+    def measure(
+        self, case: Case, worker: Worker, patience_s: float = 0.0
+    ) -> Generator[Event, None, Row]:  # fmt: skip
         """Measure a case, yield its stages, and return its row unsaved.
 
         On a CPU control bursts run between its batches, and its samples store their times.
         Energy is not measured for probes if the plan has GEMMs. A GEMM's time is kept as a hint for later.
         """
         device = self.devices[case.device] if case.device >= 0 else None
-        policy = self.policy
+        policy = replace(self.policy, patience_s=patience_s)
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
         known = replace(case, measured=self._largest_smaller(case))

@@ -130,14 +130,14 @@ def test_a_row_is_compared_with_later_bursts() -> None:
 
 
 def test_patience_is_as_long_as_the_plan() -> None:
-    machine = Machine(1, *[1.5] * 40)
+    machine = Machine(1, 1, *[1.5] * 40)
     run(machine, cases(*[0] * 5))
     assert len(machine.asked) == 5 + 6  # the last begins just before the end
 
 
-@pytest.mark.parametrize(("patience_s", "more"), [(0.0, 0), (2.5, 3), (12.0, 12)])
+@pytest.mark.parametrize(("patience_s", "more"), [(0.0, 0), (2.5, 3), (8.0, 8)])
 def test_patience_that_is_asked_for(patience_s: float, more: int) -> None:
-    machine = Machine(1, *[1.5] * 40)
+    machine = Machine(1, 1, *[1.5] * 40)
     run(machine, cases(*[0] * 5), patience_s=patience_s)
     assert len(machine.asked) == 5 + more
 

@@ -189,6 +189,19 @@ def test_a_row_that_is_never_quiet_ends_with_its_budget_and_says_so() -> None:
     assert not result.scopes["kernel"].is_complete
 
 
+def test_with_patience_sampling_goes_on_until_enough_batches_are_quiet() -> None:
+    instrument = FakeInstrument(prepared=Prepared(("device", "host")))
+    instrument.bursts = itertools.chain(itertools.repeat(2.0, 90), itertools.repeat(1.0))
+    handle = replace(instrument.ready(), bursts=Bursts(CONTROL, known_s=1.0))
+    results = [
+        alone(handle, "device", Policy(patience_s=seconds), 0.1, now=instrument.clock)
+        for seconds in (0.0, 5.0)
+    ]
+    assert [result.stop for result in results] == ["disturbed", "stable"]
+    assert [result.scopes["kernel"].is_complete for result in results] == [False, True]
+    assert len(results[1].batches) < 200
+
+
 def test_long_problems_are_batches_of_one_and_three_are_enough() -> None:
     result, bursts = sampled(0.0, problem_s=0.2)
     assert (result.size, len(result.batches), result.stop) == (1, 3, "budget")
