@@ -2,7 +2,8 @@
 
 A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and
 other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its
-bursts were about as fast as the fastest, and if no thread waited long for a core meanwhile.
+bursts were as fast as undisturbed ones, and if no thread waited long for a core meanwhile. Nor does it count
+at a higher clock that the CPU has only now and then.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gemmbench.model.row import Row, Scope
 
-SLOWER = 0.06  # than the reference: up to here a burst is undisturbed; docs/methodology.md compares others
+WITHIN = 0.06  # of the reference a burst is undisturbed; docs/methodology.md compares others
 WAITED = 0.02  # of a batch: longer waits of a thread for a core disturb it
 LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that seldom fit a quiet period
 LONG_S = 0.03  # from here on a problem is one of these
 BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
-_FAST = 0.1  # the quantile of the bursts of a scope, or of a run, that is a reference: a clock may be faster
+_FAST = 0.25  # the quantile of bursts that is a reference: up to so many may have been at a higher clock
 _MOST_ABOVE = 1.1  # a scope's own reference over the run's: cold caches explain no more
 
 References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, for 10^9 operations
@@ -30,12 +31,12 @@ def flags(scope: Scope) -> tuple[bool, ...]:
     """Whether each batch of a scope with a reference is quiet; all are in a scope without bursts."""
     if not scope.bursts_s or not scope.quiet_s:
         return (True,) * len(scope.seconds)
-    limit = scope.quiet_s * (1 + SLOWER)
+    low, high = scope.quiet_s
     pairs = zip(scope.bursts_s[::2], scope.bursts_s[1::2], strict=True)
     waits = scope.waited_s or (0.0,) * len(scope.seconds)
     return tuple(
-        before <= limit and after <= limit and waited <= WAITED * seconds * scope.batch
-        for seconds, (before, after), waited in zip(scope.seconds, pairs, waits, strict=True)
+        low <= min(pair) and max(pair) <= high and waited <= WAITED * seconds * scope.batch
+        for seconds, pair, waited in zip(scope.seconds, pairs, waits, strict=True)
     )
 
 
@@ -57,16 +58,20 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the 10 % quantile of its bursts, or the known one if that is faster, or 0."""
+    """The reference of a run: the 25 % quantile of its bursts, or the known one if that is faster, or 0."""
     own_s = _quantile(bursts_s, _FAST)
     return min(filter(None, (own_s, known_s)), default=0.0)
 
 
 def settled(scope: Scope, run_s: float) -> Scope:
-    """A scope with its reference: a low quantile of its own bursts, at most 10 % above that of the run."""
+    """A scope with the range of undisturbed bursts: from the run's reference to that of its own bursts.
+
+    That is their 25 % quantile, at least the run's reference and at most 10 % above it.
+    """
     if not scope.bursts_s or not run_s:
         return scope
-    return replace(scope, quiet_s=min(_quantile(scope.bursts_s, _FAST), _MOST_ABOVE * run_s))
+    own_s = min(max(_quantile(scope.bursts_s, _FAST), run_s), _MOST_ABOVE * run_s)
+    return replace(scope, quiet_s=((1 - WITHIN) * run_s, (1 + WITHIN) * own_s))
 
 
 def references(rows: Iterable[Row], known: References) -> dict[str, float]:
@@ -93,10 +98,10 @@ def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
 
 
 def loss(scope: Scope) -> float:
-    """How much slower the typical burst was than the reference, as a fraction; 0 without bursts."""
+    """How much slower the typical burst was than undisturbed ones, as a fraction; 0 without bursts."""
     if not scope.bursts_s or not scope.quiet_s:
         return 0.0
-    return max(0.0, _quantile(scope.bursts_s, 0.5) / scope.quiet_s - 1)
+    return max(0.0, _quantile(scope.bursts_s, 0.5) / scope.quiet_s[1] * (1 + WITHIN) - 1)
 
 
 def joined(before: Scope, after: Scope) -> Scope:

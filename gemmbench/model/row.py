@@ -78,10 +78,10 @@ class Scope:
     stop: str  # why sampling ended: "stable", "budget", "disturbed"
     tick_s: Annotated[float, Meta(ge=0)] | UnsetType = UNSET  # resolution of the clock, for one problem
     # On a CPU: the control bursts before and after each batch in turn, in seconds for 10^9 operations; the
-    # longest wait of a thread for a core during each batch; the burst that others are compared with.
+    # longest wait of a thread for a core during each batch; the range of undisturbed bursts.
     bursts_s: tuple[Positive, ...] | UnsetType = UNSET
     waited_s: tuple[Annotated[float, Meta(ge=0)], ...] | UnsetType = UNSET
-    quiet_s: Positive | UnsetType = UNSET
+    quiet_s: tuple[Positive, Positive] | UnsetType = UNSET
 
     @cached_property
     def counted(self) -> tuple[float, ...]:

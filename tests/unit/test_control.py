@@ -63,9 +63,9 @@ def run(
     machine: Machine, plan: Iterable[Case], devices: Sequence[DeviceFacts] = (fake.CPU,),
     patience_s: float | None = None,
 ) -> tuple[list[Event], tuple[Row, ...]]:  # fmt: skip
-    """The events, and the rows in the order of the file."""
-    policy = Policy(patience_s=patience_s)
-    events = list(session.run(tuple(plan), devices, policy, machine))  # type: ignore[arg-type]
+    """The events, and the rows in the order of the file. The fastest burst of earlier runs took 10 s."""
+    policy, known_s = Policy(patience_s=patience_s), {"0": 10.0}
+    events = list(session.run(tuple(plan), devices, policy, machine, None, known_s))  # type: ignore[arg-type]
     return events, tuple(event.row for event in events if isinstance(event, Finished))
 
 

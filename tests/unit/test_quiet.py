@@ -41,6 +41,12 @@ def test_a_batch_counts_between_two_undisturbed_bursts() -> None:
     assert quiet.flags(settled) == (True, False, False, True)
 
 
+def test_a_batch_at_a_higher_clock_does_not_count() -> None:
+    """A turbo clock that comes and goes would decide the figure."""
+    settled = quiet.settled(scope([1.0, 0.95, 0.93, 1.0, 1.0]), 1.0)
+    assert quiet.flags(settled) == (True, False, False, True)
+
+
 @pytest.mark.parametrize(("waited", "is_quiet"), [(0.079e-3, True), (0.081e-3, False)])
 def test_a_batch_whose_threads_waited_long_for_a_core_does_not_count(waited: float, is_quiet: bool) -> None:
     """Two per cent of 4 problems of 1 ms."""
@@ -50,9 +56,10 @@ def test_a_batch_whose_threads_waited_long_for_a_core_does_not_count(waited: flo
 def test_a_rows_reference_is_that_of_its_own_bursts_and_at_most_a_tenth_above_the_runs() -> None:
     """After large problems bursts are slower, though nothing disturbs them; a slow quarter of an hour is."""
     cold = quiet.settled(scope([1.08] * 12), 1.0)
-    assert (cold.quiet_s, cold.is_complete) == (1.08, True)
+    assert cold.quiet_s == pytest.approx((0.94, 1.06 * 1.08))
+    assert cold.is_complete
     slow = quiet.settled(scope([1.3] * 12), 1.0)
-    assert slow.quiet_s == pytest.approx(1.1)
+    assert slow.quiet_s == pytest.approx((0.94, 1.06 * 1.1))
     assert not slow.is_complete
 
 
@@ -64,7 +71,7 @@ def test_a_faster_burst_of_an_earlier_run_counts() -> None:
 
 
 def test_the_fastest_of_many_bursts_is_no_reference() -> None:
-    assert quiet.undisturbed([0.5, *[1.0] * 199]) == 1.0
+    assert quiet.undisturbed([*[0.5] * 20, *[1.0] * 80]) == 1.0
 
 
 def row_of(each: Scope, device: int = 0) -> Row:
@@ -79,11 +86,13 @@ def test_each_device_and_the_host_have_references_of_their_own() -> None:
 
 
 def test_a_cached_row_keeps_its_reference() -> None:
-    cached = replace(row_of(replace(scope([1.0] * 12), quiet_s=1.0)), measured_utc="2026-01-01T00:00:00Z")
+    cached = replace(
+        row_of(replace(scope([1.0] * 12), quiet_s=(0.94, 1.06))), measured_utc="2026-01-01T00:00:00Z"
+    )
     slow = row_of(scope([1.3] * 12))
     rows = current((cached, slow))
-    assert [row.samples["kernel"].quiet_s for row in rows] == [1.0, 1.3]
-    assert current(rows, {"0": 1.0})[1].samples["kernel"].quiet_s == pytest.approx(1.1)
+    assert [row.samples["kernel"].is_complete for row in rows] == [True, True]
+    assert [row.samples["kernel"].is_complete for row in current(rows, {"0": 1.0})] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_the_share_of_quiet_time_is_shown_and_a_row_that_lacks_it_is_marked() ->
     def disturbed(row: Row, share: float) -> Row:
         samples = {
             name: replace(scope, bursts_s=(1.0,) * (calm := 2 * round(share * len(scope.seconds)))
-            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=1.0)
+            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=(0.94, 1.06))
             for name, scope in row.samples.items()
         }  # fmt: skip
         return replace(row, samples=samples)
