@@ -1,11 +1,11 @@
 """Sampling: one handle alone, or two handles whose batches alternate.
 
-1. Warm up with the row's own work, for 0.02 s on a CPU and 0.1 s on a GPU.
+1. Warm up with the row's own work, for 0.02 s on a CPU or in float on NVIDIA, else for 0.1 s.
 2. A batch lasts 10 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
    after it, and only quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
    device reports limits, go on until one would be known.
-4. If a power or thermal limit lowers the clock, or it drops, warm up for 3 s and sample again.
+4. If a power or thermal limit lowers the clock, or it drops, warm up for 0.5 s and sample again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 Clock = Callable[[], float]
 
 _MOST_IN_BATCH = 1000
-# Under a power limit, single batches differ by 3 to 7 %, and the median over seconds repeats. An H200's clock
-# drops 0.05 to 0.1 s after the load began.
-_LIMITED_WARM_S, _LIMITED_SAMPLES_S = 3.0, 1.0
+# Under a power limit, single batches differ by 3 to 7 %, and the median of many repeats. An H200's clock drops
+# 0.05 to 0.1 s after the load began. From 0.1 to 0.2 s on, rates are within 1.4 % of those after a second.
+_LIMITED_WARM_S, _LIMITED_SAMPLES_S = 0.5, 0.5
+_FLOAT_WARM_S = 0.02  # of a GPU that would report limits: float has none
 # Under a power limit each kernel has its own clock, which an H200 reaches 0.05 to 0.1 s after another kernel
 # ran. In shorter turns both kernels would share one clock.
 _TURN_S, _FOLLOWS_S = 0.45, 0.2
@@ -184,10 +185,12 @@ def alone(
 
     At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
     up first, unless a long problem of ``one_s`` seconds ran just before. It then samples until the device
-    would have reported a limit. If there is one, it warms up for 3 s and samples again for 1 s. The result
+    would have reported a limit. If there is one, it warms up and samples again, 0.5 s each. The result
     has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
+    if handle.watch.limit_s and not handle.load:
+        warm_s = min(warm_s, _FLOAT_WARM_S)
     if handle.bursts:
         return _between_bursts(handle, clock, policy, budget_s, warm_s, one_s, now)
     load, since, until = handle.watch.load

@@ -148,12 +148,12 @@ def hot(clock: str = "device", warm: bool = True, limited_s: float = 0.15) -> Sa
     return alone(fake.ready(), clock, POLICY, POLICY.budget_s, warm, now=fake.clock)
 
 
-def test_a_row_that_power_limits_is_warmed_up_for_three_seconds_and_sampled_for_one() -> None:
+def test_a_row_that_power_limits_is_warmed_up_and_sampled_again() -> None:
     found = hot()
     assert found.conditions.power_limited
     assert set(found.scopes["kernel"].seconds) == {0.002 * LIMITED}
-    assert 3.1 < warm_s(found) < 3.5
-    assert 1.0 <= found.batches[-1].end - found.batches[0].begin < 1.1
+    assert 0.6 < warm_s(found) < 0.8
+    assert 0.5 <= found.batches[-1].end - found.batches[0].begin < 0.6
 
 
 @pytest.mark.parametrize(
