@@ -38,8 +38,8 @@ _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 INTERLEAVED_S = 1.0  # at least, for interleaved batches
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
-_BATCH_ON_HOST = 2.0  # of one for two, with the host's BLAS: each waits longer than that for free cores
-_BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
+_BATCH_ON_HOST = 4.0  # of one for two, with the host's BLAS: each waits longer than that for free cores
+_BATCH_IN_TURN = 0.8  # of a batch's length for two: what disturbs the machine is then in fewer ratios
 _LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
 

@@ -191,7 +191,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         key = device.index if device else None
         if key not in self._monitors:
             self._monitors[key] = Monitor(device)
-        load = "" if case.dtype == "float" else f"{case.variant} {case.dtype}"
+        # Float is not limited, nor are probes of ordinary units.
+        can_be_limited = case.dtype != "float" and (case.kind == "gemm" or case.ran_on == "matrix")
+        load = f"{case.variant} {case.dtype}" if can_be_limited else ""
         # Another version's process has no control kernel.
         bursts = self._family[0].bursts.get(key) if self._is_host or self is self._family[0] else None
         return Handle(self, number, prepared, watch=self._monitors[key], load=load, bursts=bursts)

@@ -1,7 +1,7 @@
 """Sampling: one handle alone, or two handles whose batches alternate.
 
-1. Warm up with the row's own work, for 0.02 s on a CPU or in float on NVIDIA, else for 0.1 s.
-2. A batch lasts 10 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
+1. Warm up with the row's own work, for 0.02 s on a CPU or in float on NVIDIA, else 0.1 s.
+2. A batch lasts 5 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
    after it, and only quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
    device reports limits, go on until one would be known.
@@ -31,8 +31,8 @@ from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 Clock = Callable[[], float]
 
 _MOST_IN_BATCH = 1000
-# Under a power limit, single batches differ by 3 to 7 %, and the median of many repeats. An H200's clock drops
-# 0.05 to 0.1 s after the load began. From 0.1 to 0.2 s on, rates are within 1.4 % of those after a second.
+# Under a power limit, single batches differ by 3 to 7 %, and the median of many repeats. The clock of an H200
+# drops 0.05 to 0.1 s after the load began. From then on, rates are within 1.4 % of those after a second.
 _LIMITED_WARM_S, _LIMITED_SAMPLES_S = 0.5, 0.5
 _FLOAT_WARM_S = 0.02  # of a GPU that would report limits: float has none
 # Under a power limit each kernel has its own clock, which an H200 reaches 0.05 to 0.1 s after another kernel

@@ -26,7 +26,7 @@ class Policy:
     """How long and how often a row is measured; docs/methodology.md describes the method."""
 
     budget_s: float = 0.2  # for the samples of a row, all scopes together
-    batch_s: float = 0.01  # a batch lasts at least this, and no longer unless one problem does
+    batch_s: float = 0.005  # a batch lasts at least this, and no longer unless one problem does
     min_batches: int = 10  # of each scope, if they fit in the budget
     precision: float = 0.01  # stop when the half-width of the median's interval is this small
     time_limit_s: float = 66.0  # a row that takes longer altogether is killed

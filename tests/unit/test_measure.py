@@ -15,7 +15,7 @@ from gemmbench.model.case import Policy
 from gemmbench.stats.intervals import summarize
 from tests.fake_instrument import LIMITED, FakeInstrument, HotDevice, HotWatch
 
-POLICY = Policy()
+POLICY = Policy(batch_s=0.01)
 NOISY = (1.0, 1.5)  # times as long as it should take: these are never stable
 
 

@@ -20,7 +20,7 @@ from gemmbench.model.instrument import AskBatch, Batch, Prepare, Prepared
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, HotDevice, HotWatch
 
-POLICY = Policy(budget_s=10)
+POLICY = Policy(budget_s=10, batch_s=0.01)
 AHEAD = Prepared(("device", "host"), ahead=("device",))
 
 
