@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gemmbench.model.row import Row, Scope
 
 WITHIN = 0.06  # of the reference a burst is undisturbed; docs/methodology.md compares others
-WAITED = 0.02  # of a batch: longer waits of a thread for a core disturb it
+WAITED = 0.02  # of a batch: longer waits of a thread for a core, beyond ordinary ones, disturb it
+_ORDINARY = 1.5  # times the 25 % quantile of a row's waits: threads that hand work over wait now and then
+_MOST_ORDINARY = 0.2  # of a batch
 LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that seldom fit a quiet period
 LONG_S = 0.03  # from here on a problem is one of these
 BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
@@ -34,9 +36,11 @@ def flags(scope: Scope) -> tuple[bool, ...]:
     low, high = scope.quiet_s
     pairs = zip(scope.bursts_s[::2], scope.bursts_s[1::2], strict=True)
     waits = scope.waited_s or (0.0,) * len(scope.seconds)
+    shares = [each / (s * scope.batch) for each, s in zip(waits, scope.seconds, strict=True)]
+    most = WAITED + _ORDINARY * min(_MOST_ORDINARY, _quantile(shares, _FAST))
     return tuple(
-        low <= min(pair) and max(pair) <= high and waited <= WAITED * seconds * scope.batch
-        for seconds, pair, waited in zip(scope.seconds, pairs, waits, strict=True)
+        low <= min(pair) and max(pair) <= high and share <= most
+        for pair, share in zip(pairs, shares, strict=True)
     )
 
 

@@ -50,7 +50,16 @@ def test_a_batch_at_a_higher_clock_does_not_count() -> None:
 @pytest.mark.parametrize(("waited", "is_quiet"), [(0.079e-3, True), (0.081e-3, False)])
 def test_a_batch_whose_threads_waited_long_for_a_core_does_not_count(waited: float, is_quiet: bool) -> None:
     """Two per cent of 4 problems of 1 ms."""
-    assert quiet.flags(quiet.settled(scope([1.0, 1.0], waited=waited), 1.0)) == (is_quiet,)
+    each = replace(scope([1.0] * 5), waited_s=(waited, 0.0, 0.0, 0.0))
+    assert quiet.flags(quiet.settled(each, 1.0)) == (is_quiet, True, True, True)
+
+
+def test_ordinary_waits_of_a_row_do_not_disturb_it() -> None:
+    """PoCL's threads hand each launch over, and wait for a sixth of the time on a free machine."""
+    usual = replace(scope([1.0] * 9), waited_s=(0.16 * 0.004,) * 6 + (0.24 * 0.004, 0.6 * 0.004))
+    assert quiet.flags(quiet.settled(usual, 1.0)) == (*[True] * 7, False)
+    always = replace(scope([1.0] * 9), waited_s=(0.6 * 0.004,) * 8)
+    assert not any(quiet.flags(quiet.settled(always, 1.0)))
 
 
 def test_a_rows_reference_is_that_of_its_own_bursts_and_at_most_a_tenth_above_the_runs() -> None:
