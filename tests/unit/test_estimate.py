@@ -43,13 +43,13 @@ def step_kind(step: Case | Skip) -> str:
 @pytest.mark.parametrize(
     ("device", "kind", "options", "took_s"),
     [
-        (CPU, measuring.SquareOptions, {"max": 2048}, 86),
+        (CPU, measuring.SquareOptions, {"max": 2048}, 80),
         (CPU, measuring.SquareOptions, {"sizes": "64,512", "peak": False}, 21),
         (CPU, measuring.SquareOptions, NAIVE, 2),
-        (CPU, measuring.PeakOptions, {}, 29),
-        (GPU, measuring.SquareOptions, {"max": 4096, "baseline": "cublas"}, 82),
+        (CPU, measuring.PeakOptions, {}, 18),
+        (GPU, measuring.SquareOptions, {"max": 4096, "baseline": "cublas"}, 63),
         (GPU, measuring.SweepKOptions, {}, 68),
-        (GPU, measuring.PeakOptions, {}, 45),
+        (GPU, measuring.PeakOptions, {}, 35),
     ],
 )
 def test_the_time_is_right_within_a_factor(

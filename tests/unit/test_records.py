@@ -130,7 +130,7 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"devices": (replace(DEVICE, compute_units=1),)}, "other devices: .* 1 units"),
         ({"devices": (replace(DEVICE, chip="b"),)}, "another chip of this model: a is not b;"),
         ({"policy": Policy(budget_s=1)}, r"another budget_s: 0\.2 is not 1;"),
-        ({"policy": Policy(batch_s=0.1)}, r"another batch_s: 0\.01 is not 0\.1;"),
+        ({"policy": Policy(batch_s=0.1)}, r"another batch_s: 0\.005 is not 0\.1;"),
         ({"policy": Policy(cold=True)}, "another cold: False is not True;"),
         ({"policy": Policy(energy=True)}, "another energy: False is not True;"),
         ({"gemmbench": "9.9"}, r"another gemmbench: .* is not 9\.9;"),

@@ -11,7 +11,7 @@ import pytest
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.run_file import load
 from gemmbench.options.comparing import Rules
-from gemmbench.regress.compare import Verdict, compare
+from gemmbench.regress.compare import QUIET_LIMIT, Verdict, compare
 from tools.gate_simulation import DATA, check_jobs, compare_jobs, interleaved, recorded, slowed
 
 RECORDINGS = [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]
@@ -67,6 +67,21 @@ def test_a_kernel_that_is_42_per_cent_slower_is_never_faster_between_noisy_runs(
         assert found == {"cannot tell"}
         same = [compare([before], [now], rules) for before in old for now in old if before is not now]
         assert not {line.verdict for made in same for line in made.lines} & {"faster", "slower", "unchanged"}
+
+
+def test_kernels_of_quiet_batches_fail_alone_above_a_ratio_that_unchanged_ones_never_reach() -> None:
+    """The limit was chosen from every second run, and holds for the others."""
+    runs = recorded(DATA.with_name("quiet") / "cpu-intel.jsonl").runs
+    assert len(runs) >= 20
+    for half in (runs[::2], runs[1::2]):
+        pairs = [compare([old], [new]) for old in half for new in half if old is not new]
+        assert all(made.ok for made in pairs)
+        sure = [line for made in pairs for line in made.lines if not any(line.uncertain)]
+        assert len(sure) > 200
+        assert max(line.ratio.smaller for line in sure if line.ratio) < QUIET_LIMIT
+        slow = [compare([old], [slowed(new, 1.7, line.key)]) for old in half[:2] for new in half[2:3] for line in sure[:4]]
+        found = [line.verdict for made in slow for line in made.lines]
+        assert "slower" in found
 
 
 def test_a_check_finds_a_kernel_that_takes_two_and_a_half_times_as_long() -> None:
