@@ -109,8 +109,9 @@ def loss(scope: Scope) -> float:
 
 
 def joined(before: Scope, after: Scope) -> Scope:
-    """The batches of two visits to a row. Batches of another size replace the earlier ones."""
-    if before.batch != after.batch or not before.bursts_s or not after.bursts_s:
+    """The batches of two visits to a row. If they are of another size, the later ones replace the earlier."""
+    is_alike = before.batch == after.batch and bool(before.waited_s) == bool(after.waited_s)
+    if not is_alike or not before.bursts_s or not after.bursts_s:
         return after
     waits = (before.waited_s or ()) + (after.waited_s or ())
     seconds, bursts = before.seconds + after.seconds, before.bursts_s + after.bursts_s

@@ -32,7 +32,7 @@ from gemmbench.stats.rates import has_bursts, interleaved_seconds, is_on_cpu, is
 RUN_LIMIT = 1.5  # a run fails if half of its rows take longer than this
 ROW_LIMIT = 1.5  # a row of a GPU fails above this, as does a row that `check` measured again
 CPU_LIMIT = 2.0  # a row of a CPU, if no other program ran
-# A kernel on a CPU with enough quiet batches. Of the unchanged runs in tests/data/quiet, no pair of certain rows
+# A kernel on a CPU with enough quiet batches. No pair of certain, unchanged rows of tests/data/quiet
 # exceeds 1.26. The host's BLAS is excluded: at 128 it takes 1.6 times as long in some processes.
 QUIET_LIMIT = 1.4
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %

@@ -28,9 +28,7 @@ from gemmbench.stats.ceilings import upper_bound
 
 _VISIT_S = 1.0  # at most, for a clock of a row that is visited again, until enough batches are quiet
 _PATIENCE_S = 60.0  # at most, without --patience, for rows that lack quiet batches
-_BURST_S = (
-    7e-4  # of a control burst: shorter ones differ from each other, longer ones take more of a quiet period
-)
+_BURST_S = 7e-4  # of a control burst: shorter and longer ones repeat less well (docs/methodology.md)
 
 
 class Control:
@@ -79,9 +77,9 @@ def run(
     """Measure a plan case by case, and yield its events.
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
-    that lack quiet batches are measured again, in turn, until they have enough or the policy's patience is
-    used up, which is never longer than the plan took. Their batches join the earlier ones, and the row is
-    saved and yielded again. `RunFileError` if `Steps.check` raises it.
+    that lack quiet batches are measured again, one by one, until they have enough or the policy's patience is
+    used up: by default as long as the plan took, at most 60 s. Their batches join the earlier ones, and the
+    row is saved and yielded again. `RunFileError` if `Steps.check` raises it.
     """
     known_s = known_s or {}
     steps = Steps(devices, policy, file, known_s)

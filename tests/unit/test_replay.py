@@ -79,7 +79,12 @@ def test_kernels_of_quiet_batches_fail_alone_above_a_ratio_that_unchanged_ones_n
         sure = [line for made in pairs for line in made.lines if not any(line.uncertain)]
         assert len(sure) > 200
         assert max(line.ratio.smaller for line in sure if line.ratio) < QUIET_LIMIT
-        slow = [compare([old], [slowed(new, 1.7, line.key)]) for old in half[:2] for new in half[2:3] for line in sure[:4]]
+        slow = [
+            compare([old], [slowed(new, 1.7, line.key)])
+            for old in half[:2]
+            for new in half[2:3]
+            for line in sure[:4]
+        ]
         found = [line.verdict for made in slow for line in made.lines]
         assert "slower" in found
 
