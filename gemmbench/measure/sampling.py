@@ -5,7 +5,7 @@
    after it, and only quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
    device reports limits, go on until one would be known.
-4. If a power or thermal limit lowers the clock, or it drops, warm up for 1 s and sample again.
+4. If a power or thermal limit lowers the clock, or it drops, warm up for 2 s and sample again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Clock = Callable[[], float]
 _MOST_IN_BATCH = 1000
 # Under a power limit, single batches differ by 3 to 7 %, and the median of many repeats. The clock of an H200
 # drops 0.05 to 0.1 s after the load began. From then on, rates are within 1.4 % of those after a second.
-_LIMITED_WARM_S, _LIMITED_SAMPLES_S, _LIMITED_BATCH_S = 1.0, 1.0, 0.02
+_LIMITED_WARM_S, _LIMITED_SAMPLES_S, _LIMITED_BATCH_S = 2.0, 1.0, 0.05
 _FLOAT_WARM_S = 0.02  # of a GPU that would report limits: float has none
 # Under a power limit each kernel has its own clock, which an H200 reaches 0.05 to 0.1 s after another kernel
 # ran. In shorter turns both kernels would share one clock.
@@ -185,7 +185,7 @@ def alone(
 
     At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
     up first, unless a long problem of ``one_s`` seconds ran just before. It then samples until the device
-    would have reported a limit. If there is one, it warms up and samples again, 1 s each. The result
+    would have reported a limit. If there is one, it warms up for 2 s and samples again for 1 s. The result
     has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
