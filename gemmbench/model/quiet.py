@@ -24,6 +24,7 @@ LEAST, LEAST_LONG = 10, 3  # quiet batches of a complete row; of problems that s
 LONG_S = 0.03  # from here on a problem is one of these
 BATCH_S = 0.003  # quiet periods of a shared machine last some 10 ms
 _FAST = 0.25  # the quantile of bursts that is a reference: up to so many may have been at a higher clock
+RUNS = 9  # earlier ones that are remembered
 _MOST_ABOVE = 1.1  # a scope's own reference over the run's: cold caches explain no more
 
 References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, for 10^9 operations
@@ -62,9 +63,16 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the 25 % quantile of its bursts, or the known one if that is faster, or 0."""
-    own_s = _quantile(bursts_s, _FAST)
-    return min(filter(None, (own_s, known_s)), default=0.0)
+    """The reference of a run: the known one of earlier runs, else the 25 % quantile of its bursts, or 0."""
+    return known_s or _quantile(bursts_s, _FAST)
+
+
+def known(references_s: Sequence[float]) -> float:
+    """The known reference of earlier runs, oldest first: the 25 % quantile of those of the last nine, or 0.
+
+    So it is neither that of a run at a higher clock nor that of a disturbed run.
+    """
+    return _quantile(references_s[-RUNS:], _FAST)
 
 
 def settled(scope: Scope, run_s: float) -> Scope:

@@ -280,7 +280,7 @@ def current(rows: Iterable[Row], quiet_s: quiet.References | None = None) -> tup
 
     A row with `Row.supersedes` replaces the earlier rows of the same case and phase, in the first one's
     position. Other repeated rows all stay: an A/A measurement has several of every case. `quiet_s` has the
-    fastest bursts that are known from earlier runs.
+    undisturbed bursts that are known from earlier runs.
     """
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}

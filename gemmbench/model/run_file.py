@@ -102,7 +102,7 @@ class Header:
     more_kernels: int = 0  # that can run on the devices, and are not among the default ones
     quiet_s: dict[str, float] = field(
         default_factory=dict
-    )  # the fastest control bursts known: see `model.quiet`
+    )  # undisturbed bursts of earlier runs: `model.quiet`
 
 
 @dataclass(frozen=True, eq=False)

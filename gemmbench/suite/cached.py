@@ -203,42 +203,45 @@ class CachedPeaks(_Cache[Row]):
 
 @dataclass(frozen=True)
 class Burst:
-    """The fastest control burst that was seen since the system started."""
+    """The reference of a run's control bursts, see `quiet.undisturbed`."""
 
     is_host: bool  # of the host's BLAS, not of the device
     seconds: float  # for 10^9 operations
-    boot: str  # of the system: another machine of this name, or another clock, is no reference
+    boot: str  # of the system: another machine of this name is no reference
 
 
 class CachedBursts(_Cache[Burst]):
-    """The fastest control bursts of CPU devices and of the host's BLAS, in the file of the first of them.
+    """The references of earlier runs, of CPU devices and of the host's BLAS.
 
     Without them a run that was disturbed from start to end would take its own bursts for undisturbed.
     """
 
     name = "bursts"
     kind = _File[Burst]
-    unread = "cannot read the fastest control bursts"
-    unwritten = "cannot keep the fastest control bursts for the next run"
+    unread = "cannot read the control bursts of earlier runs"
+    unwritten = "cannot keep the control bursts for the next run"
 
     def find(self, devices: Sequence[DeviceFacts]) -> dict[str, float]:
-        """The fastest bursts by `quiet.key`."""
-        cpus = [(str(index), device) for index, device in enumerate(devices) if device.type == "cpu"]
-        return {
-            str(HOST) if row.is_host else index: row.seconds
-            for index, device in cpus
-            for row in self._rows(device)
-            if row.boot == _boot() != ""
-        }
+        """The known references by `quiet.key`."""
+        known: dict[str, list[float]] = {}
+        for index, device in enumerate(devices):
+            for row in self._since_boot(device):
+                known.setdefault(str(HOST) if row.is_host else str(index), []).append(row.seconds)
+        return {key: quiet.known(each) for key, each in known.items()}
 
     def keep(self, run: Run) -> None:
-        """Keep the bursts of a run where they are faster."""
-        found = quiet.references(run.rows, run.header.quiet_s)
+        """Keep the references of a run's own bursts."""
+        found = quiet.references(run.rows, {})
         for index, device in enumerate(run.header.devices):
             own = {key: found[key] for key in (str(index), str(HOST)) if key in found}
-            if device.type == "cpu" and _boot() and own.items() - run.header.quiet_s.items():
+            if device.type == "cpu" and own and _boot():
                 rows = [Burst(key == str(HOST), seconds, _boot()) for key, seconds in own.items()]
-                self._write(device, rows)
+                self._write(device, [*self._since_boot(device), *rows][-2 * quiet.RUNS :])
+
+    def _since_boot(self, device: DeviceFacts) -> list[Burst]:
+        return (
+            [row for row in self._rows(device) if row.boot == _boot() != ""] if device.type == "cpu" else []
+        )
 
 
 def _boot() -> str:

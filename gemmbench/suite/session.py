@@ -37,7 +37,7 @@ class Control:
     Args:
         devices: of the run.
         worker: measures; its handles of CPU cases then have `bursts`.
-        known_s: the fastest bursts of earlier runs, see `Header.quiet_s`.
+        known_s: the undisturbed bursts of earlier runs, see `Header.quiet_s`.
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, known_s: quiet.References) -> None:

@@ -72,11 +72,16 @@ def test_a_rows_reference_is_that_of_its_own_bursts_and_at_most_a_tenth_above_th
     assert not slow.is_complete
 
 
-def test_a_faster_burst_of_an_earlier_run_counts() -> None:
+def test_the_known_reference_of_earlier_runs_counts() -> None:
     assert quiet.undisturbed([1.0] * 10) == 1.0
     assert quiet.undisturbed([1.0] * 10, known_s=0.9) == 0.9
-    assert quiet.undisturbed([1.0] * 10, known_s=1.1) == 1.0
     assert quiet.undisturbed([], known_s=0.0) == 0.0
+
+
+def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_reference() -> None:
+    assert quiet.known([1.0, 1.01, 0.88, 1.5, 1.6, 1.02, 1.7, 0.9]) == 1.0
+    assert quiet.known([0.5, *[1.0] * 9]) == 1.0  # of the last nine
+    assert quiet.known([]) == 0.0
 
 
 def test_the_fastest_of_many_bursts_is_no_reference() -> None:
@@ -298,12 +303,13 @@ def run_of(*rows: Row, known: dict[str, float] | None = None) -> Run:
     return Run(header, current(rows, header.quiet_s))
 
 
-def test_the_fastest_bursts_are_kept_for_the_next_run(tmp_path: Path) -> None:
+def test_the_references_of_runs_are_kept_for_the_next(tmp_path: Path) -> None:
     bursts = CachedBursts(tmp_path)
     bursts.keep(run_of(row_of(scope([2.0] * 12)), row_of(scope([5.0] * 12), -1)))
     known = bursts.find([fake.CPU])
     assert known == {"0": 2.0, "-1": 5.0}
-    bursts.keep(run_of(row_of(scope([3.0] * 12)), known=known))  # a slower run
+    for seconds in (3.0, 3.0):  # two disturbed runs
+        bursts.keep(run_of(row_of(scope([seconds] * 12)), known=known))
     assert bursts.find([fake.CPU]) == known
     assert bursts.find([fake.GPU]) == {}
     assert bursts.notes == []
