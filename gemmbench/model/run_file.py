@@ -373,9 +373,9 @@ class RunFile:
         self.close()
 
 
-# What only says where output goes, and how many words follow it.
+# What only says where output goes, or how long rows may be measured again, and how many words follow it.
 _OUTPUT_OPTIONS = {
-    **dict.fromkeys(("--save", "--plot", "--report", "--format"), 1),
+    **dict.fromkeys(("--save", "--plot", "--report", "--format", "--patience"), 1),
     **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
 }
 
@@ -411,7 +411,7 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
         "another number of cores": host.cores,
         "another numpy": host.numpy,
         "another BLAS": host.blas,
-        **{f"another {name}": value for name, value in asdict(header.policy).items()},
+        **{f"another {name}": value for name, value in asdict(header.policy).items() if name != "patience_s"},
     }
 
 

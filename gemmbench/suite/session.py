@@ -28,6 +28,7 @@ from gemmbench.stats.ceilings import upper_bound
 
 _VISIT_S = 1.0  # at most, for a clock of a row that is visited again, until enough batches are quiet
 _PATIENCE_S = 60.0  # at most, without --patience, for rows that lack quiet batches
+_RESUMED_S = 1.0  # that a row took about, if it was in the file already
 _BURST_S = 7e-4  # of a control burst: shorter and longer ones repeat less well (docs/methodology.md)
 
 
@@ -92,7 +93,8 @@ def run(
         if isinstance(step, Case):
             visited.append((step, row))
     now = time.monotonic()
-    end = now + (min(_PATIENCE_S, now - begin) if policy.patience_s is None else policy.patience_s)
+    plan_s = now - begin + _RESUMED_S * sum(case.key in steps.done for case, _ in visited)
+    end = now + (min(_PATIENCE_S, plan_s) if policy.patience_s is None else policy.patience_s)
     turn = 0
     while time.monotonic() < end and (lacking := _lacking([row for _, row in visited], known_s)):
         index = next((index for index in lacking if index >= turn), lacking[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,10 +14,12 @@ from gemmbench.model.device import HOST, Conditions, DeviceFacts
 from gemmbench.model.instrument import Bursts, Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, Scope, current
+from gemmbench.model.run_file import RunFile, load
 from gemmbench.stats import rates
 from gemmbench.suite import session
 from tests import fake_runs as fake
 from tests.fake_probes import FakeProbes
+from tests.unit.test_records import HEADER
 
 
 class Machine(FakeProbes):
@@ -140,6 +143,16 @@ def test_patience_that_is_asked_for(patience_s: float, more: int) -> None:
     machine = Machine(1, 1, *[1.5] * 40)
     run(machine, cases(*[0] * 5), patience_s=patience_s)
     assert len(machine.asked) == 5 + more
+
+
+def test_resumed_rows_that_lack_quiet_batches_are_measured_again(tmp_path: Path) -> None:
+    path, known_s = tmp_path / "run.jsonl", {"0": 10.0}
+    for machine, expected in ((Machine(1, 1.5), [64, 128]), (Machine(), [128]), (Machine(), [])):
+        with RunFile.resume(path, HEADER) as file:
+            policy = Policy(patience_s=0.0 if expected == [64, 128] else None)
+            list(session.run(cases(0, 0), (fake.CPU,), policy, machine, file, known_s))  # type: ignore[arg-type]
+        assert asked(machine) == expected
+    assert [len(row.samples["host"].seconds) for row in load(path).rows] == [12, 24]
 
 
 class WrongAgain(Machine):

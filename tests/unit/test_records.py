@@ -14,7 +14,7 @@ from gemmbench.exports.records import to_json
 from gemmbench.model.case import Policy
 from gemmbench.model.device import HostFacts
 from gemmbench.model.row import Energy, Kind, Parameters, Partner, Problem, Row, Scope, current
-from gemmbench.model.run_file import SCHEMA_VERSION, Header, RunFile, RunFileError, encode, load
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, RunFile, RunFileError, encode, essential, load
 from tests.unit.test_plan import DEVICE
 
 HOST = HostFacts("cpu", 2, 1 << 30, "Linux", "3.11", "2.0", "openblas")
@@ -149,6 +149,13 @@ def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], wh
         RunFile.resume(saved, replace(HEADER, **change))  # type: ignore[arg-type]
     assert str(caught.value).endswith("; go on as it was begun, or choose another file")
     assert saved.read_bytes() == before
+
+
+def test_a_run_is_resumed_with_another_patience(saved: Path) -> None:
+    command = (*HEADER.command, "--patience", "9")
+    header = replace(HEADER, command=essential(command), policy=Policy(patience_s=9))
+    with RunFile.resume(saved, header) as file:
+        assert file.done
 
 
 def test_chips_that_are_not_known_make_no_other_run(saved: Path) -> None:
