@@ -56,7 +56,7 @@ browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own proto
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 gate: $(VENV)/.dev  ## try the gate: kernels interleaved with themselves are the same, one with more work is slower
-	$(BIN)/python tools/gate.py $(ARGS)
+	$(BIN)/python tools/gate.py
 
 soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes; verification in full; runs with a neighbour
 	GEMMBENCH_SOAK=1 $(BIN)/python -m pytest -m fault -n 2 --dist worksteal tests/faults
