@@ -163,7 +163,7 @@ class MeasurementOptions(Options):
     )
     patience: float | None = timing_option(
         "Measure rows of a CPU again, up to this long altogether, if other programs disturbed them.  "
-        "[default: as long as the rest took, 60 at most]",
+        "[default: as long as the rest took, from 20 s on half of that, 60 at most]",
         Number(0, or_equal=True),
         metavar="SECONDS",
     )

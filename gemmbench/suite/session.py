@@ -27,7 +27,8 @@ from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 
 _VISIT_S = 1.0  # at most, for a clock of a row that is visited again, until enough batches are quiet
-_PATIENCE_S = 60.0  # at most, without --patience, for rows that lack quiet batches
+# For rows that lack quiet batches, without --patience: as long as the plan took, half of that from 20 s on
+_LEAST_PATIENCE_S, _PATIENCE_S = 10.0, 60.0
 _RESUMED_S = 1.0  # that a row took about, if it was in the file already
 _BURST_S = 7e-4  # of a control burst: shorter and longer ones repeat less well (docs/methodology.md)
 
@@ -79,8 +80,8 @@ def run(
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
     that lack quiet batches are measured again, one by one, until they have enough or the policy's patience is
-    used up: by default as long as the plan took, at most 60 s. Their batches join the earlier ones, and the
-    row is saved and yielded again. `RunFileError` if `Steps.check` raises it.
+    used up: by default as long as the plan took, from 20 s on half of that, at most 60 s. Their batches join
+    the earlier ones, and the row is saved and yielded again. `RunFileError` if `Steps.check` raises it.
     """
     known_s = known_s or {}
     steps = Steps(devices, policy, file, known_s)
@@ -94,7 +95,8 @@ def run(
             visited.append((step, row))
     now = time.monotonic()
     plan_s = now - begin + _RESUMED_S * sum(case.key in steps.done for case, _ in visited)
-    end = now + (min(_PATIENCE_S, plan_s) if policy.patience_s is None else policy.patience_s)
+    usual_s = min(plan_s, max(_LEAST_PATIENCE_S, plan_s / 2), _PATIENCE_S)
+    end = now + (usual_s if policy.patience_s is None else policy.patience_s)
     turn = 0
     while time.monotonic() < end and (lacking := _lacking([row for _, row in visited], known_s)):
         index = next((index for index in lacking if index >= turn), lacking[0])

@@ -132,10 +132,12 @@ def test_a_row_is_compared_with_later_bursts() -> None:
     assert asked(machine) == [64, 128, 64]
 
 
-def test_patience_is_as_long_as_the_plan() -> None:
-    machine = Machine(1, 1, *[1.5] * 40)
-    run(machine, cases(*[0] * 5))
-    assert len(machine.asked) == 5 + 6  # the last begins just before the end
+@pytest.mark.parametrize(("planned", "more"), [(5, 6), (14, 10), (30, 16)])
+def test_patience_is_as_long_as_the_plan_and_half_as_long_as_a_long_one(planned: int, more: int) -> None:
+    """Each case takes a second. The last may begin just before the end."""
+    machine = Machine(1, *[1.5] * 90)
+    run(machine, [replace(case, variant=str(n)) for n, case in enumerate(cases(*[0] * planned))])
+    assert len(machine.asked) == planned + more
 
 
 @pytest.mark.parametrize(("patience_s", "more"), [(0.0, 0), (2.5, 3), (8.0, 8)])
