@@ -70,8 +70,8 @@ class FakeInstrument:
     most_in_flight: int = 0
     other: Instrument | None = None  # that has the former version of its cases; None: itself
     watch: Watch = field(default_factory=Watch)
-    bursts: Iterator[float] = field(default_factory=lambda: repeat(1.0))
-    waits: Iterator[float] = field(default_factory=lambda: repeat(0.0))
+    burst_s: Iterator[float] = field(default_factory=lambda: repeat(1.0))
+    wait_s: Iterator[float] = field(default_factory=lambda: repeat(0.0))
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
@@ -132,11 +132,11 @@ class FakeInstrument:
     def series(self, request: AskSeries) -> Series:
         """Batches for the asked time, between the bursts of the script; the waits are scripted, too."""
         batches: list[Batch] = []
-        end, before = self.clock.now + request.seconds, next(self.bursts)
+        end, before = self.clock.now + request.seconds, next(self.burst_s)
         while not batches or self.clock.now < end:
             self.start(request.handle, request.clock, request.count, request.work)
-            batch, after = self.finish(), next(self.bursts)
-            batches.append(replace(batch, bursts_s=(before, after), waited_s=next(self.waits)))
+            batch, after = self.finish(), next(self.burst_s)
+            batches.append(replace(batch, bursts_s=(before, after), waited_s=next(self.wait_s)))
             before = after
         return Series(tuple(batches))
 

@@ -69,7 +69,7 @@ def rows(checkout: Path, base: Path, old: Path, threshold: float, *words: str) -
 
 
 def planted(folder: Path, share: float) -> Path:
-    """A copy of this checkout, one kernel of which does more work, by a share."""
+    """A copy of this checkout, one kernel of which does this share of work more."""
     shutil.copytree(ROOT / "gemmbench", folder / "gemmbench", ignore=shutil.ignore_patterns("__pycache__"))
     planted_machine.plant(folder / "kernels", share)
     return folder

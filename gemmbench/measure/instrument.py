@@ -171,25 +171,24 @@ class Server:
         control = request.control
         kernel = self._prepared[control.handle][0]
 
-        def burst() -> tuple[float, float]:
-            """Seconds for 10^9 operations, and the waiting meanwhile; after a part that is not timed."""
+        def burst() -> float:
+            """Seconds for 10^9 operations, after a part that is not timed."""
             run(kernel, control.clock, max(1, control.count // _AWAY), max(1, control.work // _AWAY))
-            waits = _waits()
             batch = run(kernel, control.clock, control.count, control.work)
-            return batch.finest_s * batch.count / control.operations * GIGA, _longest(waits, _waits())
+            return _short(batch.finest_s * batch.count / control.operations * GIGA)
 
         batches: list[Batch] = []
         end = time.perf_counter() + request.seconds
-        before, _ = burst()
+        before = burst()
         while not batches or time.perf_counter() < end:
             waits = _waits()
             if request.lead:
                 run(bench, request.clock, request.lead, request.work)
             batch = run(bench, request.clock, request.count, request.work)
             waited = _longest(waits, _waits())
-            after, _ = burst()
-            bursts = _short(before), _short(after)
-            batches.append(replace(batch, bursts_s=bursts, waited_s=_short(waited) if waits else None))
+            after = burst()
+            waited_s = _short(waited) if waits else None
+            batches.append(replace(batch, bursts_s=(before, after), waited_s=waited_s))
             before = after
         return wire.Series(tuple(batches))
 

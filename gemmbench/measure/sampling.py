@@ -52,7 +52,7 @@ class Sampled:
 
     batches: tuple[Batch, ...]
     size: int  # problems in each
-    stop: str  # why sampling ended: "stable", "budget"
+    stop: str  # why sampling ended: "stable", "budget", "disturbed"
     conditions: Conditions | None = None
     tick_s: float = 0.0  # resolution of the clock
     bursts: Bursts | None = None  # that ran between the batches

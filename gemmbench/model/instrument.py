@@ -166,9 +166,7 @@ class Batch:
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
     ahead_s: float = 0.0  # how long before its begin it was asked for, while another batch ran
     bursts_s: tuple[float, ...] = ()  # the control bursts before and after, in seconds for 10^9 operations
-    waited_s: float | None = (
-        None  # the longest wait of a thread for a core, beyond the usual; None: not known
-    )
+    waited_s: float | None = None  # the longest wait of a thread for a core; None: not known
 
     @property
     def finest_s(self) -> float:
@@ -306,7 +304,7 @@ class Bursts:
     """The control bursts of one process: what makes one, and those that were seen."""
 
     control: Control
-    known_s: float = 0.0  # the fastest of earlier runs, for 10^9 operations; 0 if unknown
+    known_s: float = 0.0  # the reference of earlier runs, see `quiet.known`; 0 if unknown
     seen_s: list[float] = field(default_factory=list)
 
     def settled(self, scope: Scope) -> Scope:

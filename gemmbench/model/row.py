@@ -77,7 +77,7 @@ class Scope:
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
     stop: str  # why sampling ended: "stable", "budget", "disturbed"
     tick_s: Annotated[float, Meta(ge=0)] | UnsetType = UNSET  # resolution of the clock, for one problem
-    # On a CPU: the control bursts before and after each batch in turn, in seconds for 10^9 operations; the
+    # On a CPU: two control bursts for each batch, before and after it, in seconds for 10^9 operations; the
     # longest wait of a thread for a core during each batch; the range of undisturbed bursts.
     bursts_s: tuple[Positive, ...] | UnsetType = UNSET
     waited_s: tuple[Annotated[float, Meta(ge=0)], ...] | UnsetType = UNSET

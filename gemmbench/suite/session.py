@@ -59,7 +59,7 @@ class Control:
     def _bursts(self, case: Case, device: DeviceFacts | None, known_s: float) -> Bursts:
         handle = self._worker.prepare(control_case(device, case), device, Policy())
         clock, unit = handle.prepared.clocks[0], amount(handle.prepared)
-        if device is None:  # a BLAS has no longer loop, but more products
+        if device is None:  # a BLAS has no loop to lengthen, so several products
             handle.batch(clock, 1)
             count, trips = math.ceil(_BURST_S / min(handle.batch(clock, 1).wall_s for _ in range(3))), 1
         else:

@@ -6,9 +6,11 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
 from gemmbench.model.instrument import Bursts, Handle, NotMeasuredError
@@ -23,13 +25,13 @@ from tests.unit.test_records import HEADER
 
 
 class Machine(FakeProbes):
-    """Measures every case in a second; the bursts around its batches take so many times as long, in turn."""
+    """Measures every case in a second; the bursts of each row take so many times as long, row by row."""
 
     def __init__(self, *slower: float) -> None:
         super().__init__()
         self._slower = iter(slower)
         self.asked: list[Case] = []
-        self.bursts: dict[int | None, Bursts] = {}  # type: ignore[assignment]  # of a worker
+        self.bursts: dict[int | None, Bursts] = {}
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
         self.asked.append(case)
@@ -68,7 +70,7 @@ def run(
 ) -> tuple[list[Event], tuple[Row, ...]]:  # fmt: skip
     """The events, and the rows in the order of the file. The fastest burst of earlier runs took 10 s."""
     policy, known_s = Policy(patience_s=patience_s), {"0": 10.0}
-    events = list(session.run(tuple(plan), devices, policy, machine, None, known_s))  # type: ignore[arg-type]
+    events = list(session.run(tuple(plan), devices, policy, cast(Worker, machine), None, known_s))
     return events, tuple(event.row for event in events if isinstance(event, Finished))
 
 
@@ -152,7 +154,7 @@ def test_resumed_rows_that_lack_quiet_batches_are_measured_again(tmp_path: Path)
     for machine, expected in ((Machine(1, 1.5), [64, 128]), (Machine(), [128]), (Machine(), [])):
         with RunFile.resume(path, HEADER) as file:
             policy = Policy(patience_s=0.0 if expected == [64, 128] else None)
-            list(session.run(cases(0, 0), (fake.CPU,), policy, machine, file, known_s))  # type: ignore[arg-type]
+            list(session.run(cases(0, 0), (fake.CPU,), policy, cast(Worker, machine), file, known_s))
         assert asked(machine) == expected
     assert [len(row.samples["host"].seconds) for row in load(path).rows] == [12, 24]
 

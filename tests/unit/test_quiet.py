@@ -168,11 +168,11 @@ class Neighbour:
 def sampled(
     share: float, problem_s: float = 0.001, seed: int = 1, budget_s: float = 0.15
 ) -> tuple[Sampled, Bursts]:
-    """Samples of a problem beside a neighbour that is active for a share of the time."""
+    """Samples of a problem while a neighbour is active for a share of the time."""
     instrument = FakeInstrument(prepared=Prepared(("device", "host")))
     neighbour = Neighbour(instrument, seed, share)
     instrument.seconds["naive"] = neighbour.seconds(problem_s)
-    instrument.bursts = neighbour.seconds(1.0)
+    instrument.burst_s = neighbour.seconds(1.0)
     bursts = Bursts(CONTROL, known_s=1.0)
     handle = replace(instrument.ready(), bursts=bursts)
     return alone(handle, "device", Policy(), budget_s, now=instrument.clock), bursts
@@ -214,7 +214,7 @@ def test_a_row_that_is_never_quiet_ends_with_its_budget_and_says_so() -> None:
 
 def test_with_patience_sampling_goes_on_until_enough_batches_are_quiet() -> None:
     instrument = FakeInstrument(prepared=Prepared(("device", "host")))
-    instrument.bursts = itertools.chain(itertools.repeat(2.0, 90), itertools.repeat(1.0))
+    instrument.burst_s = itertools.chain(itertools.repeat(2.0, 90), itertools.repeat(1.0))
     handle = replace(instrument.ready(), bursts=Bursts(CONTROL, known_s=1.0))
     results = [
         alone(handle, "device", Policy(patience_s=seconds), 0.1, now=instrument.clock)
