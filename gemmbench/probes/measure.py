@@ -32,7 +32,7 @@ _FAR = 0.9  # of the best rate of a type: a width below it is raced further; a c
 
 _SAMPLING_SHARE = 1 / 6  # of a row's budget for the clock of a memory probe
 _MEMORY_BATCH_S = 0.02
-_HOPELESS = 2.0  # times the best time: not run again
+_HOPELESS = 3.0  # times the best time: not run again
 _FINALISTS = 3
 _STEP_SHARE = 1 / 8  # of a row's budget for a step of a staircase, which has many
 _TRANSFER_SHARE = 1 / 10  # there are many sizes
