@@ -30,7 +30,7 @@ CONTROL = Control(99, "device", 1, 100, 10**9)
 
 
 def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size: int = 4) -> Scope:
-    """Batches between bursts, each of which is shared by two."""
+    """Batches with a burst between each two of them."""
     pairs = [each for pair in itertools.pairwise(bursts) for each in pair]
     count = len(bursts) - 1
     return Scope((seconds,) * count, size, "stable", bursts_s=tuple(pairs), waited_s=(waited,) * count)
