@@ -4,7 +4,8 @@ The same for every executor: OpenCL kernels, numpy and the libraries. Before and
 multiply integers, and Freivalds' check finds any wrong element of C. Before, they also multiply the operands
 that are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.verify`). A long problem
 does that in its first batch. The C of every later problem must have the same bits, or lie within those bounds
-if the order of summation varies.
+if the order of summation varies. If each batch of a long problem wrote those bits to an erased C, no problem
+runs after the last.
 
 A user's ``--out`` is written when all that has passed.
 """
@@ -223,6 +224,10 @@ class Verifiable(Protocol):
     def is_long(self) -> bool:
         """Whether its first batch, of one problem, is what `Answers.check_own` gets."""
 
+    @property
+    def erases(self) -> bool:
+        """Whether every batch is one problem on an erased C, which was then compared with the verified one."""
+
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
@@ -359,15 +364,25 @@ class Answers:
         return rows.check(c, values.c, self._sums, self._terms)
 
     def _check_after(self, bench: Verifiable) -> Check:
-        """Check the C that the last timed batch left, then one more problem of exact integers.
+        """Check the C that the last timed batch left, then one more problem of exact integers if need be.
 
-        They are multiplied by a random power of 2, except for integer types. The problem runs on the device
+        There is none if every batch was compared (`erases`). They are multiplied by a random power of 2, except for integer types. The problem runs on the device
         and with transfers, on a random operand set and the next one. If there is one set and both run the
         same launches, one is drawn. The case's A and B are put back. If all is right, the verified result is
         written to the user's ``--out``, if any; `NotMeasuredError` if that fails. Returns all checks as one.
         """
         left = bench.left()
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
+        if not (checks and bench.erases):
+            checks += self._exact_checks_after(bench)
+        check = merged(checks)
+        if check.verdict == "ok" and self._case.operands.out and self._result is not None:
+            save_result(self._case.operands.out, self._result)
+        return check
+
+    def _exact_checks_after(self, bench: Verifiable) -> list[Check]:
+        """Check a problem of exact integers in each scope, as `_check_after` says."""
+        checks = []
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))
         # One run checks the same launches on the only operand set; a long problem is not run a second time.
@@ -385,10 +400,7 @@ class Answers:
             index = (index + 1) % bench.sets
         for each in every:
             bench.put(self._values.stored(self._problem), each)
-        check = merged(checks)
-        if check.verdict == "ok" and self._case.operands.out and self._result is not None:
-            save_result(self._case.operands.out, self._result)
-        return check
+        return checks
 
     def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
         """Run the exact problem in a scope on operand set `index`. Check C by Freivalds' method and its gaps.

@@ -583,7 +583,7 @@ class CublasBench:
 
     scopes = ("device", "host")
     distinct = ("device",)
-    is_long = False
+    is_long = erases = False
 
     def put(self, values: Matrices, index: int = 0) -> None:
         operands = self._operands[index]

@@ -53,7 +53,7 @@ class NumpyBench:
     """One problem on the host by numpy or scipy: a `measure.instrument.Bench`."""
 
     scopes = distinct = ("host",)
-    is_long = False
+    is_long = erases = False
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:

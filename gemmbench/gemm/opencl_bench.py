@@ -77,9 +77,9 @@ _SHORT_S = 2e-4  # of a problem on its own: of shorter ones a device may finish 
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
-# Of a problem on the device whose first batch is the one that is verified. Longer ones run once before that:
-# the very first run may be half as fast, and would call them over budget.
-_VERIFIED_BATCH_S, _OVER_BUDGET_S = 0.03, instrument.LONGEST_S / 2
+# Of a problem on the device whose first batch is the one that is verified. One that seems over budget runs
+# again before that: the very first run may be half as fast.
+_VERIFIED_BATCH_S = 0.03
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,12 @@ class GemmBench:
     def is_long(self) -> bool:
         """Whether a problem is so long that the first batch is also the one that is verified."""
         is_alone = self.sets == len(self.distinct) == 1 and not self._rotation.are_shared
-        return is_alone and _VERIFIED_BATCH_S <= self._device_s < _OVER_BUDGET_S
+        return is_alone and _VERIFIED_BATCH_S <= self._device_s < instrument.LONGEST_S
+
+    @property
+    def erases(self) -> bool:
+        """Whether every batch is one problem on an erased C, which was then compared with the verified one."""
+        return self.is_long and self._comparer is not None
 
     def _checked_own(self) -> Check:
         """The check of the case's own operands; if it was left to a batch that never ran, it runs now."""
@@ -375,9 +380,9 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Count a batch; whether to check its last problem on an erased C: of batches of one every second."""
+        """Count a batch; whether to check its last problem on an erased C: of short batches of one every second."""
         self._batches += 1
-        return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
+        return self._comparer is not None and (count > 1 or self.is_long or self._batches % 2 == 0)
 
     def _check_last(self, differs: Callable[[], bool], c: Any) -> None:
         if differs():

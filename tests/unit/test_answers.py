@@ -27,7 +27,7 @@ class Simulated:
     """A bench whose kernel rounds as its type does, and may have a fault: a `gemm.answers.Verifiable`."""
 
     scopes = distinct = ("device", "host")
-    is_long = False
+    is_long = erases = False
     sets = 3
 
     def __init__(self, case: Case, sums: str, fault: Fault) -> None:
