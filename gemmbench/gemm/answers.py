@@ -226,7 +226,7 @@ class Verifiable(Protocol):
 
     @property
     def erases(self) -> bool:
-        """Whether every batch is one problem on an erased C, which was then compared with the verified one."""
+        """Whether every batch is one problem on an erased C, compared with the verified one then."""
 
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
@@ -366,10 +366,8 @@ class Answers:
     def _check_after(self, bench: Verifiable) -> Check:
         """Check the C that the last timed batch left, then one more problem of exact integers if need be.
 
-        There is none if every batch was compared (`erases`). They are multiplied by a random power of 2, except for integer types. The problem runs on the device
-        and with transfers, on a random operand set and the next one. If there is one set and both run the
-        same launches, one is drawn. The case's A and B are put back. If all is right, the verified result is
-        written to the user's ``--out``, if any; `NotMeasuredError` if that fails. Returns all checks as one.
+        If all is right, the verified result is written to the user's ``--out``, if any; `NotMeasuredError` if
+        that fails. Returns all checks as one.
         """
         left = bench.left()
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
@@ -381,7 +379,11 @@ class Answers:
         return check
 
     def _exact_checks_after(self, bench: Verifiable) -> list[Check]:
-        """Check a problem of exact integers in each scope, as `_check_after` says."""
+        """Check one more problem of exact integers, multiplied by a random power of 2 unless of integer type.
+
+        It runs on the device and with transfers, on a random operand set and the next one. If there is one
+        set and both run the same launches, one is drawn. The case's A and B are put back.
+        """
         checks = []
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))

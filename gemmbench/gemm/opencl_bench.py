@@ -348,7 +348,7 @@ class GemmBench:
 
     @property
     def erases(self) -> bool:
-        """Whether every batch is one problem on an erased C, which was then compared with the verified one."""
+        """Whether every batch is one problem on an erased C, compared with the verified one then."""
         return self.is_long and self._comparer is not None
 
     def _checked_own(self) -> Check:
@@ -380,7 +380,10 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Count a batch; whether to check its last problem on an erased C: of short batches of one every second."""
+        """Count a batch; whether to check its last problem on an erased C.
+
+        Of batches of one problem that is not long, every second one is checked.
+        """
         self._batches += 1
         return self._comparer is not None and (count > 1 or self.is_long or self._batches % 2 == 0)
 
