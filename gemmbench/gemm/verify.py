@@ -116,7 +116,7 @@ def stack(matrix: HostArray, batch: int) -> HostArray:
 def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
     """The transpose of every matrix of a batch, one below the other."""
     turned = stack(matrix, batch).transpose(0, 2, 1)
-    return np.asarray(turned.reshape(-1, turned.shape[2]) if batch > 1 else turned[0])
+    return np.asarray(turned.reshape(batch * turned.shape[1], turned.shape[2]) if batch > 1 else turned[0])
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:

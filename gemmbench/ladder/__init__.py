@@ -69,6 +69,7 @@ VARIANTS: tuple[Variant, ...] = (
     *published.MOBILE_VARIANTS,
     *published.VENDOR_VARIANTS,
     cpu.CPU_PACKED,
+    cpu.CPU_AMX,
     *gpu.VARIANTS,
     *few.VARIANTS,
     *nvidia.VARIANTS,
@@ -95,7 +96,7 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL),
+    "cpu": (*_STEPS, "cpu-packed", "cpu-amx", *_SPECIAL),
     "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL, "intel-block"),
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""

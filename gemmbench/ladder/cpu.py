@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from gemmbench.ladder.variant import (
     OURS,
+    Compilation,
     Constraint,
+    Formula,
     Launches,
     Needs,
     Parameter,
@@ -385,4 +387,105 @@ INTEL_BLOCK = Variant(
         type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
         sub_group=lambda p: p["LANES"],
     ),
+)
+
+
+# --- AMX: strips of 32 rows of A and 32 columns of B, in tiles of 16 rows of 64 bytes
+
+_AMX_FILE = "gemm/26_cpu_amx.cl"
+_AMX_UNITS: Mapping[str, str] = {"bfloat16": "amx_bf16", "char": "amx_int8"}
+_STRIP = 32  # rows of A, and columns of B
+_STEP_BYTES = 64  # of a row of A, along k
+_SUMS = 4096  # bytes of the four tiles of sums
+_LONG_BLOCK = 8  # strips down and across a block: half a MiB of A and sums for 512 steps along k
+_AMX_DEPTH = 16  # steps along k: a strip of B is then 32 KiB, two thirds of the first cache
+_AMX_ITEMS = 4  # work-items for each core, so that a slow core gets fewer
+_CHUNK = 16  # steps along k that a work-item packs
+
+
+def _steps(v: Values) -> int:
+    """Steps along k, the last one perhaps not whole."""
+    return ceil_div(v["k"], _STEP_BYTES // v["itemsize"])
+
+
+def _strips(length: int) -> int:
+    return ceil_div(length, _STRIP)
+
+
+def _packed_bytes(length: str) -> Formula:
+    """The elements of A or B in tiles, with `length` rows or columns."""
+    return lambda v: _strips(v[length]) * _steps(v) * _STRIP * _STEP_BYTES // v["itemsize"]
+
+
+def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
+    """DOWN and ACROSS: strips of a block, halved until each core has one; DEPTH, and ITEMS for the blocks."""
+    cores, rows, columns = device.compute_units, _strips(problem.m), _strips(problem.n)
+    down, across = max(1, min(rows, _LONG_BLOCK)), max(1, min(columns, _LONG_BLOCK))
+    while down * across > 1 and ceil_div(rows, down) * ceil_div(columns, across) * problem.batch < cores:
+        down, across = (ceil_div(down, 2), across) if down >= across else (down, ceil_div(across, 2))
+    down, across = parameters.get("DOWN", down), parameters.get("ACROSS", across)
+    blocks = ceil_div(rows, down) * ceil_div(columns, across)
+    items = min(blocks, ceil_div(cores * _AMX_ITEMS, problem.batch))
+    return {"DOWN": down, "ACROSS": across, "DEPTH": _AMX_DEPTH, "ITEMS": max(1, items)}
+
+
+def _lacks_amx(device: DeviceFacts, dtype: str) -> str:
+    unit = _AMX_UNITS.get(dtype, "amx_bf16")
+    return "" if unit in device.units else f"the CPU has no {unit}, or the system does not allow it"
+
+
+def _amx_pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape) -> Pass:
+    return Pass(role, _AMX_FILE, kernel, arguments, items, lambda _: (1, 1))
+
+
+CPU_AMX = Variant(
+    name="cpu-amx",
+    family=OURS,
+    idea="tiles of AMX, the matrix unit of server CPUs",
+    source="gemmbench; Intel's Software Developer's Manual describes AMX",
+    launches=Launches(
+        passes=(
+            _amx_pass(
+                "pack",
+                "pack",
+                ("m", "n", "k", "strips", "steps", "chunk", "A", "lda", "AP", "B", "ldb", "BP"),
+                lambda v: (v["strips"] + _strips(v["n"]), ceil_div(v["steps"], v["chunk"])),
+            ),
+            _amx_pass(
+                "multiply",
+                "cpu_amx",
+                (
+                    *("m", "n", "strips", "steps", "DOWN", "ACROSS", "DEPTH"),
+                    *("alpha", "AP", "BP", "S", "beta", "C", "ldc"),
+                ),
+                lambda v: (v["ITEMS"], 1),
+            ),
+        ),
+        extents={"strips": lambda v: _strips(v["m"]), "steps": _steps, "chunk": lambda _: _CHUNK},
+        temporaries={
+            "AP": _packed_bytes("m"),
+            "BP": _packed_bytes("n"),
+            "S": lambda v: v["ITEMS"] * v["DOWN"] * v["ACROSS"] * _SUMS // v["itemsize"],
+        },
+        either=("A", "B"),
+        batches=True,
+        edge=lambda _: 2 * _STRIP,
+        tile=lambda p: (p["DOWN"] * _STRIP, p["ACROSS"] * _STRIP),
+    ),
+    parameters=Parameters(
+        {
+            "DOWN": Parameter("strips of 32 rows down a block of C", (4, 8, 16), launch=True),
+            "ACROSS": Parameter("strips of 32 columns across a block of C", (4, 8, 16), launch=True),
+            "DEPTH": Parameter(
+                "steps of 64 bytes along k before the sums leave the tiles", (8, 16, 32), launch=True
+            ),
+            "ITEMS": Parameter("work-items, which share the blocks", (16, 32, 64), launch=True),
+        },
+        choose=_amx_blocks,
+        presets={"default": {}},
+    ),
+    needs=Needs(
+        dtypes=tuple(_AMX_UNITS), device_type="cpu", lacks=_lacks_amx, matrix_units=tuple(_AMX_UNITS)
+    ),
+    compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}",)),
 )

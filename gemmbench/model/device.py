@@ -54,6 +54,7 @@ class DeviceFacts:
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
+    units: tuple[str, ...] = ()  # of a CPU for short types, as the system lists them: "amx_bf16"
 
     def __repr__(self) -> str:
         return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"

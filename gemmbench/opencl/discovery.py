@@ -194,7 +194,23 @@ def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) ->
         "last_level_cache_bytes": last_level_cache_bytes() if is_cpu else 0,
         "data_caches": data_caches() if is_cpu else (),
         "processor": host_platform.machine() if is_cpu else "",
+        "units": _units() if is_cpu else (),
     }
+
+
+_SYSTEM_CALL, _PERMITTED, _TILES = 158, 0x1022, 18  # arch_prctl of x86-64, ARCH_GET_XCOMP_PERM, AMX's tiles
+
+
+def _units() -> tuple[str, ...]:
+    """This machine's units for short types; those of AMX only if Linux permits this process its tiles."""
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ()
+    permitted = ctypes.c_uint64()
+    call = getattr(ctypes.CDLL(None), "syscall", None)
+    fails = not call or call(_SYSTEM_CALL, _PERMITTED, ctypes.byref(permitted))
+    return drivers.units(cpuinfo, not fails and bool(permitted.value >> _TILES & 1))
 
 
 def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
