@@ -397,8 +397,10 @@ _AMX_UNITS: Mapping[str, str] = {"bfloat16": "amx_bf16", "char": "amx_int8"}
 _STRIP = 32  # rows of A, and columns of B
 _STEP_BYTES = 64  # of a row of A, along k
 _SUMS = 4096  # bytes of the four tiles of sums
-_LONG_BLOCK = 8  # strips down and across a block: half a MiB of A and sums for 512 steps along k
-_AMX_DEPTH = 16  # steps along k: a strip of B is then 32 KiB, two thirds of the first cache
+_LONG_BLOCK, _SHORT_BLOCK = 8, 4  # strips down and across a block
+_AMX_DEPTH = (
+    32  # steps along k: half a MiB of a long block's A, and as much of its B
+)
 _AMX_ITEMS = 4  # work-items for each core, so that a slow core gets fewer
 _CHUNK = 16  # steps along k that a work-item packs
 
@@ -418,11 +420,14 @@ def _packed_bytes(length: str) -> Formula:
 
 
 def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """DOWN and ACROSS: strips of a block, halved until each core has one; DEPTH, and ITEMS for the blocks."""
+    """DOWN and ACROSS, strips of a block, halved until each core has some; DEPTH; ITEMS for the blocks."""
     cores, rows, columns = device.compute_units, _strips(problem.m), _strips(problem.n)
     down, across = max(1, min(rows, _LONG_BLOCK)), max(1, min(columns, _LONG_BLOCK))
-    while down * across > 1 and ceil_div(rows, down) * ceil_div(columns, across) * problem.batch < cores:
-        down, across = (ceil_div(down, 2), across) if down >= across else (down, ceil_div(across, 2))
+    for each, least in ((_AMX_ITEMS, _SHORT_BLOCK), (1, 1)):  # blocks for a core, strips of one
+        while ceil_div(rows, down) * ceil_div(columns, across) * problem.batch < each * cores:
+            if max(down, across) <= least:
+                break
+            down, across = (ceil_div(down, 2), across) if down >= across else (down, ceil_div(across, 2))
     down, across = parameters.get("DOWN", down), parameters.get("ACROSS", across)
     blocks = ceil_div(rows, down) * ceil_div(columns, across)
     items = min(blocks, ceil_div(cores * _AMX_ITEMS, problem.batch))

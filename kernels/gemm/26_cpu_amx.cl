@@ -10,17 +10,21 @@
  *  32     | tmm5|   | tmm2| tmm3|
  *  rows   +-----+   +-----+-----+
  *
- * `pack` cuts A into strips of 32 rows and B into strips of 32 columns, each in tiles as the unit reads them, step after
- * step along k, with zeros past m, n and k.
+ * `pack` cuts A into strips of 32 rows and B into strips of 32 columns, each in
+ * tiles as the unit reads them, step after step along k, with zeros past m, n
+ * and k.
  *
- * A work-item makes blocks of C, down x across strips, one after the other. For every `depth` steps along k it takes one
- * strip of B after another, 2 KiB a step, which stays in the first cache while the block's strips of A go past, from the
- * second cache. Four tiles of sums are in registers for all these steps; between them they are in S, which is the
- * work-item's own and stays in its second cache.
+ * A work-item makes blocks of C, DOWN x ACROSS strips, one after the other. For
+ * every DEPTH steps along k it takes one strip of B after another, and for each
+ * of them all strips of A. Both come from the second cache, where the block's A
+ * stays, and are fetched from there to the first ahead of time. Four tiles of
+ * sums are in registers for DEPTH steps; between them they are in S, which is
+ * the work-item's own.
  *
- * This should beat cpu-packed, whose vectors do 1/16 as many multiplications in an instruction. It shares each element
- * that is loaded among 32 sums, so that loads keep up with the unit only from the first cache; from the second they take
- * a third longer. */
+ * This should beat cpu-packed, whose vectors do 1/16 as many multiplications in
+ * an instruction. Each element that is loaded takes part in 32 products: enough
+ * for the first cache; tiles from the second take a third longer, from the last
+ * five times as long. Where two threads share a core they share its unit. */
 #include "amx.clh"
 #ifdef BATCHED
 #include "batch.clh"
@@ -110,20 +114,24 @@ void pack(int m, int n, int k, int strips, int steps, int chunk, __global const 
     }
 }
 
+#define VECTOR_(type) type##16
+#define VECTOR_OF(type) VECTOR_(type)
+
 /* The sums of 32 x 32 elements, four tiles, to C. */
 static inline void finish(const SUM *sums, __global SUM *C, int ldc, int rows, int columns, SUM alpha, SUM beta)
 {
     for (int r = 0; r < min(rows, EDGE); r++, C += ldc)
         for (int part = 0; part < 2; part++) {
-            const SUM *from = sums + ((r / 16 * 2 + part) * 16 + r % 16) * 16;
+            const VECTOR_OF(SUM) scaled = alpha * vload16((r / 16 * 2 + part) * 16 + r % 16, sums);
             __global SUM *to = C + part * 16;
-            if (columns >= part * 16 + 16) {
-                #pragma unroll
-                for (int c = 0; c < 16; c++)
-                    to[c] = beta == 0 ? alpha * from[c] : alpha * from[c] + beta * to[c];
-            } else
+            if (columns >= part * 16 + 16)
+                vstore16(beta == 0 ? scaled : scaled + beta * vload16(0, to), 0, to);
+            else {
+                SUM lanes[16];
+                vstore16(scaled, 0, lanes);
                 for (int c = 0; c < columns - part * 16; c++)
-                    to[c] = beta == 0 ? alpha * from[c] : alpha * from[c] + beta * to[c];
+                    to[c] = beta == 0 ? lanes[c] : lanes[c] + beta * to[c];
+            }
         }
 }
 
@@ -159,8 +167,12 @@ void cpu_amx(int m, int n, int strips, int steps, int down, int across, int dept
                         ZERO_SUMS;
                     else
                         LOAD_SUMS(between);
-                    for (int p = 0; p < count; p++, a += STEP, b += STEP)
+                    /* All strips of A together fetch the next strip of B: four lines a step, if they are eight. */
+                    __global const char *next = BP + (size_t)(j + 1) * steps * STEP + step * STEP + (i - i0) * count * 256;
+                    for (int p = 0; p < count; p++, a += STEP, b += STEP, next += 256) {
                         MULTIPLY(a, b);
+                        FETCH_FAR(next);
+                    }
                     if (is_last) {
                         STORE_SUMS(sums);
                         finish(sums, C + (size_t)i * EDGE * ldc + j * EDGE, ldc, m - i * EDGE, n - j * EDGE, alpha, beta);

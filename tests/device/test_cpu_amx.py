@@ -25,6 +25,7 @@ _ASSEMBLY = "#define LINES("  # in amx.clh: from here to its end
 _IN_MEMORY = """
 #define begin_tiles() SUM tiles[1024]
 #define END_TILES
+#define FETCH_FAR(from)
 #define ZERO_SUMS for (int x = 0; x < 1024; x++) tiles[x] = 0
 #define LOAD_SUMS(from) for (int x = 0; x < 1024; x++) tiles[x] = (from)[x]
 #define STORE_SUMS(to) for (int x = 0; x < 1024; x++) (to)[x] = tiles[x]
@@ -91,7 +92,7 @@ def test_exact(made: GemmExecutor, dtype: str, ops: str) -> None:
 FAULTS = {
     "a step along k is left out": ("p < count; p++", "p < count - 1; p++"),
     "a pair is swapped in the packing": ("vstore16(words, 0,", "vstore16(words << 16 | words >> 16, 0,"),
-    "a tile has a wrong row": ("r % 16) * 16;", "(r ^ 1) % 16) * 16;"),
+    "a tile has a wrong row": ("* 16 + r % 16, sums", "* 16 + (r ^ 1) % 16, sums"),
     "sums are not taken up again": ("LOAD_SUMS(between)", "ZERO_SUMS"),
 }
 
