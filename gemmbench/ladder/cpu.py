@@ -192,8 +192,8 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     longest = max(1, problem.k // _LEAST_SPAN)
     near = _second_cache(device)
     is_near = problem.n * problem.k * itemsize <= near
-    turned = problem.trans_a, problem.trans_b
-    if problem.m == 1 and not (any(turned) or is_widened):  # long rows of B; the sums of what is near in half the first cache
+    is_packed = problem.trans_a or problem.trans_b or is_widened
+    if problem.m == 1 and not is_packed:  # long rows of B; the sums of what is near in half the first cache
         first = device.data_caches[0] if device.data_caches else _L1
         short = min(ceil_div(panels, cores), first // 2 // itemsize // width)
         strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
@@ -219,7 +219,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     # Rows of a panel fall into as many sets of the second cache as take half of its ways.
     has_room = depth * math.gcd(ldb * itemsize, near // _WAYS) <= near // 2
     in_place = (
-        not (any(turned) or is_few or is_there or is_widened)
+        not (is_packed or is_few or is_there)
         and problem.n >= width
         # Of many rows, vectors that lie across two lines cost more than a copy.
         and ((problem.m <= _ROWS_IN_PLACE and has_room) or (is_near and ldb % parameters["WIDTH"] == 0))
