@@ -152,10 +152,10 @@ def fitting(
 ) -> Plan:
     """Drop kernels that are only members of a group, such as "default", where they do not suit the device.
 
-    `groups` has the members of the groups for each device: see `ladder.DEFAULT`. Host cases and kernels in
-    `named` stay. Other kernels stay if they are members for their device and their `faster` kernel does not
-    run the same problem. Then drop unsupported rows that are not in `named`, if some case runs that type and
-    problem on the device. For host rows, a case on any device counts.
+    `groups` has the members of the groups for each device: see `ladder.DEFAULT`. Kernels in `named` stay, and
+    on the host members of any group. Other kernels stay if they are members for their device and their
+    `faster` kernel does not run the same problem. Then drop unsupported rows that are not in `named`, if some
+    case runs that type and problem on the device. For host rows, a case on any device counts.
     """
     served: set[tuple[object, ...]] = set()
     asked = []
@@ -164,8 +164,9 @@ def fitting(
     for step in plan:
         _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
         target = device, dtype, problem
-        is_wanted = variant in groups[device] and (faster.get(variant), target) not in running
-        if variant in named or device == HOST or is_wanted:
+        members = groups[device] if device != HOST else {name for group in groups for name in group}
+        is_wanted = variant in members and (faster.get(variant), target) not in running
+        if variant in named or is_wanted:
             asked.append((step, variant, target))
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}

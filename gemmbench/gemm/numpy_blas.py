@@ -1,14 +1,23 @@
-"""The host's BLAS, through numpy or scipy: the host side of the break-even size.
+"""The host's BLAS, through numpy or scipy, and MKL: the host side of the break-even size.
 
 numpy has no alpha and beta: it would read and write C three times more. With them, scipy calls the BLAS.
 """
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import os
+import re
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +28,12 @@ from gemmbench.measure import machine
 from gemmbench.measure.blas import UNKNOWN
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import Batch
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BLAS, Check, Work
+from gemmbench.model.units import counted
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _GAPS = "numpy applies alpha and beta after the product, since scipy does not support gaps between rows"
@@ -44,9 +55,12 @@ class NumpyExecutor:
         """A bench of the case, or of `problem` with generated operands. Then pins all BLAS threads."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())
-        bench = NumpyBench(case, policy)
+        bench = self._bench(case, policy)
         self._pin()
         return bench
+
+    def _bench(self, case: Case, policy: Policy) -> NumpyBench:
+        return NumpyBench(case, policy)
 
 
 class NumpyBench:
@@ -78,14 +92,20 @@ class NumpyBench:
         self._next = 0
         self._last: HostArray | None = None  # C of the last batch, unless `answer` was called since
         notes: tuple[str, ...] = (_WARM,) if policy.cold and not cache else ()
-        is_scaled = problem.flops > 0 and (problem.alpha != 1 or problem.beta != 0)
-        widths = tuple(matrix.shape[1] for matrix in (values.a, values.b, values.c))
-        self._by_scipy = is_scaled and widths == problem.tight
-        if is_scaled and not self._by_scipy:
-            notes += (_GAPS,)
-        built = instrument.Built(choice={BLAS: scipy_title()}) if self._by_scipy else instrument.Built()
+        self._in_place, choice, further = self._library()
+        notes += further
+        built = instrument.Built(choice=choice)
         unit = Work(flops=problem.flops)
         self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built, unit=unit)
+
+    def _library(self) -> tuple[bool, dict[str, int | float | str], tuple[str, ...]]:
+        """Whether it adds to C in place, a choice with the library's name if numpy is replaced, and notes."""
+        problem, values = self._problem, self._stored
+        if not problem.flops or (problem.alpha == 1 and problem.beta == 0):
+            return False, {}, ()
+        if tuple(matrix.shape[1] for matrix in (values.a, values.b, values.c)) != problem.tight:
+            return False, {}, (_GAPS,)
+        return True, {BLAS: scipy_title()}, ()
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         if when == "exact":
@@ -126,7 +146,7 @@ class NumpyBench:
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
         """Run `count` problems, rotating among operand sets; a batch with the mean seconds under `clock`.
 
-        If scipy adds to C, the last problem's C is restored before it, outside the measured time.
+        If the library adds to C, the last problem's C is restored before it, outside the measured time.
         """
         sets = [self._calls(self._problem, *matrices) for matrices in self._sets]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
@@ -137,7 +157,7 @@ class NumpyBench:
         for call in first:
             call()
         paused = time.perf_counter()
-        if self._by_scipy and self._problem.beta != 0:  # the last C is the one that was verified
+        if self._in_place and self._problem.beta != 0:  # the last C is the one that was verified
             np.copyto(self._last, self._stored.c)
         resumed = time.perf_counter()
         for call in last:
@@ -156,7 +176,7 @@ class NumpyBench:
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]
-        if not self._by_scipy:
+        if not self._in_place:
             return [partial(gemm, problem, a, b, c, out)]
         if problem.batch == 1:
             a, b, out = a[None], b[None], out[None]
@@ -198,3 +218,120 @@ def scipy_title() -> str:
     pool = machine.pool_of(scipy)
     title = machine.pool_title({**pool, "architecture": ""}) if pool else UNKNOWN
     return f"scipy ({title.replace('openblas', 'OpenBLAS')})"
+
+
+# --- MKL, by its C interface. Its first product starts its threads.
+
+_ROW_MAJOR, _PLAIN, _TRANSPOSED, _FIX_OFFSET = 101, 111, 112, 173  # of cblas.h
+_OFFSET = 128  # that makes a char unsigned
+_WANTS_UNSIGNED = "mkl: A + 128, since MKL wants an unsigned A, is made before the clock starts"
+_SATURATES = (
+    "MKL's products of char are exact only on CPUs with VNNI or AMX: elsewhere pairs saturate in 16 bits"
+)
+
+
+def _half_bits(value: float) -> ctypes.c_uint16:
+    return ctypes.c_uint16(int(np.float16(value).view(np.uint16)))
+
+
+_ROUTINES: Mapping[str, tuple[str, Callable[[float], Any]]] = {  # and how alpha and beta are passed
+    "float": ("cblas_sgemm", ctypes.c_float),
+    "double": ("cblas_dgemm", ctypes.c_double),
+    "half": ("cblas_hgemm", _half_bits),
+    "bfloat16": ("cblas_gemm_bf16bf16f32", ctypes.c_float),
+    "char": ("cblas_gemm_s8u8s32", ctypes.c_float),
+}
+
+
+def mkl_file() -> str:
+    """MKL's library in this Python environment, or else the system's; "" if neither has it."""
+    folders = (Path(sys.prefix, "lib"), Path(sys.prefix, "Library", "bin"))
+    files = sorted(str(file) for folder in folders for file in folder.glob("*mkl_rt.*"))
+    return files[-1] if files else ctypes.util.find_library("mkl_rt") or ""
+
+
+class Mkl:
+    """MKL in this process, with its threads started. `NotMeasuredError` (unsupported) if it does not load."""
+
+    def __init__(self) -> None:
+        file = mkl_file()
+        with suppress(AttributeError, OSError):  # MKL counts the cores of its caller, whom numpy's row pinned
+            os.sched_setaffinity(threading.get_native_id(), machine.all_cores())
+        try:
+            if not file:
+                raise NotMeasuredError("unsupported", 'MKL is not there: pip install "gemmbench[mkl]"')
+            self._library = ctypes.CDLL(file)
+        except OSError as error:
+            raise NotMeasuredError("unsupported", f"MKL does not load: {error}") from None
+        size = 256
+        ones = np.ones((size, size), np.float32)
+        self.call(Gemm(size, size, size), ones, ones, ones.copy())()
+        threads, text = self._library.mkl_get_max_threads(), ctypes.create_string_buffer(size)
+        self._library.mkl_get_version_string(text, size)
+        version = re.search(r"Version (\S+?)(-|\s|$)", text.value.decode(errors="replace"))
+        self.title = f"MKL {version[1] if version else ''}, {counted(threads, 'thread')}"
+
+    def saturates(self) -> bool:
+        """Whether its products of char are wrong on this CPU if two of them exceed 16 bits."""
+        size, most = 64, 127
+        matrix, c = np.full((size, size), most, np.int8), np.zeros((size, size), np.int32)
+        self.call(Gemm(size, size, size, "char"), matrix, matrix, c)()
+        return bool((c != size * most * most).any())
+
+    def call(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
+        """A call of C = alpha op(A) op(B) + beta C in place, for one problem's matrices as they are stored.
+
+        Rows may have gaps. Row-major products of char get A + 128 as unsigned numbers, with -128 as offset.
+        """
+        name, scalar = _ROUTINES[problem.dtype]
+        is_char = problem.dtype == "char"
+        if is_char:
+            a = a.view(np.uint8) ^ np.uint8(_OFFSET)
+
+        def matrix(values: HostArray, *offset: int) -> tuple[Any, ...]:
+            offsets = map(ctypes.c_int8, offset if is_char else ())
+            return values.ctypes.data_as(ctypes.c_void_p), max(1, values.shape[1]), *offsets
+
+        ops = (_TRANSPOSED if each else _PLAIN for each in (problem.trans_a, problem.trans_b))
+        added = [np.zeros(1, np.int32).ctypes.data_as(ctypes.c_void_p)] if is_char else []
+        return partial(
+            getattr(self._library, name),
+            *(_ROW_MAJOR, *ops, *([_FIX_OFFSET] if is_char else [])),
+            *(problem.m, problem.n, problem.k, scalar(problem.alpha)),
+            *(*matrix(a, -_OFFSET), *matrix(b, 0), scalar(problem.beta), *matrix(c)[:2], *added),
+        )
+
+
+class MklExecutor(NumpyExecutor):
+    """Runs gemm cases with MKL, in the host scope only. `NotMeasuredError` if it is not there."""
+
+    @staticmethod
+    def is_installed(_: DeviceFacts) -> bool:
+        return bool(mkl_file())
+
+    def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
+        super().__init__(pin)
+        self._mkl = Mkl()
+
+    def _bench(self, case: Case, policy: Policy) -> NumpyBench:
+        if case.dtype == "char" and self._mkl.saturates():
+            raise NotMeasuredError("unsupported", _SATURATES)
+        return MklBench(case, policy, self._mkl)
+
+
+class MklBench(NumpyBench):
+    """One problem on the host by MKL: a `measure.instrument.Bench`."""
+
+    def __init__(self, case: Case, policy: Policy, mkl: Mkl) -> None:
+        self._mkl = mkl
+        super().__init__(case, policy)
+
+    def _library(self) -> tuple[bool, dict[str, int | float | str], tuple[str, ...]]:
+        notes = (self._mkl.title, *([_WANTS_UNSIGNED] if self._problem.dtype == "char" else []))
+        return True, {}, notes
+
+    def _calls(
+        self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
+    ) -> list[Callable[[], object]]:
+        stacks = (stack(matrix, problem.batch) for matrix in (a, b, out))
+        return [self._mkl.call(problem, *matrices) for matrices in zip(*stacks, strict=True)]

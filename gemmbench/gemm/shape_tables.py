@@ -47,7 +47,7 @@ class _ShapeLine:
     rows: tuple[Row, ...]  # of every kernel on the device, or of the host alone
     best: Row | None  # with the highest rate
     is_fastest: bool  # `best` is known to be faster than the others
-    host: Row | None  # numpy's
+    host: Row | None  # of the host's library: numpy's, or else MKL's
 
     @property
     def ratio(self) -> float | None:
@@ -111,7 +111,8 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         own_rows = [row for row in same if row.device == device]
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
+        hosts = [row for row in same if row.device == HOST]
+        host = next((row for row in hosts if row.status == "ok"), next(iter(hosts), None))
         is_fastest = best in sweep_table.fastest_rows(run, device, own_rows, scope) or len(rated) < 2
         lines.append(_ShapeLine(clean(same[0].label), problem, tuple(own_rows), best, is_fastest, host))
     return lines
@@ -133,8 +134,9 @@ def _workloads_sheet(
     def rate_text(rate: float) -> str:
         return units.number(rate / divisor)
 
-    forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, BASELINE: rate_text}
-    forms[f"x {BASELINE}"] = units.number
+    library = _library(lines)
+    forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, library: rate_text}
+    forms[f"x {library}"] = units.number
     doubts = zip(*(line.doubts(run, inner) for line in lines), strict=True)
     columns = {
         name: [
@@ -219,6 +221,11 @@ def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> Cell:
     return Cell(WORDS[status] if status in FAILED else "-")
 
 
+def _library(lines: Sequence[_ShapeLine]) -> str:
+    """The host's library, for a heading."""
+    return next((line.host.variant for line in lines if line.host), BASELINE)
+
+
 def _workloads_conclusion(
     run: Run, lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
@@ -248,7 +255,9 @@ def _workloads_conclusion(
     pays = [line.pays(run) for line in compared]
     if compared:
         unknown = f", {pays.count(None)} unclear" if None in pays else ""
-        sentence = f"With transfers, the device beats {BASELINE} on {pays.count(True)} of {len(pays)} shapes"
+        sentence = (
+            f"With transfers, the device beats {_library(lines)} on {pays.count(True)} of {len(pays)} shapes"
+        )
         conclusions.append(Note("", f"{sentence}{unknown}.", "bold"))
     return conclusions
 

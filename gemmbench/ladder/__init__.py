@@ -19,6 +19,7 @@ from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
+MKL = "mkl"
 CLBLAST = "clblast"
 CUBLAS = "cublas"
 _NO_CUBLAS = "cuBLAS runs only on NVIDIA GPUs"
@@ -32,6 +33,15 @@ _LIBRARIES = (
         launches=Launches(batches=True),
         needs=Needs(dtypes=("float", "double")),
         library=Library("numpy"),
+    ),
+    Variant(
+        name=MKL,
+        family=LIBRARIES,
+        idea="Intel's MKL, on the host",
+        source="Intel, oneAPI Math Kernel Library",
+        launches=Launches(batches=True),
+        needs=Needs(dtypes=("float", "double", "half", "bfloat16", "char")),
+        library=Library("mkl", "libmkl_rt"),
     ),
     Variant(
         name=CLBLAST,
@@ -101,13 +111,17 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 
-FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma"}
-"""Kernels that only ``--kernel all`` or their name measures where another kernel runs, which is faster."""
+FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma", MKL: BASELINE}
+"""What only its name or "all" measures where the other runs: a faster kernel, or the usual baseline."""
 
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
-    """The libraries measured without ``--baseline``: the host's BLAS, and cuBLAS or else CLBlast on a GPU."""
-    return (BASELINE, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
+    """The libraries measured without ``--baseline``, if installed, as far as `FASTER` has none instead.
+
+    They are the host's BLAS, MKL, and cuBLAS or else CLBlast on a GPU.
+    """
+    host = (BASELINE, *[name for name in (MKL,) if name in device.libraries])
+    return (*host, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
 
 
 def variant_of(case: Case) -> Variant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from gemmbench.ladder.variant import (
@@ -25,7 +26,7 @@ from gemmbench.ladder.variant import (
     unsupported_type,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
@@ -56,6 +57,7 @@ _SHALLOW_START = 64  # micro-tiles that it costs where k is short: their time is
 _PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
 _ROW_PARTS = 2  # work-items for each core, where C is one row
+_WIDENED = ("bfloat16", "char")  # which panels hold as float, so that A and B are always packed
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
@@ -69,6 +71,11 @@ def micro_tile(registers: int) -> tuple[int, int]:
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
 
 
+def _itemsize(dtype: str) -> int:
+    """Bytes of an element in panels."""
+    return DTYPES["float" if dtype in _WIDENED else dtype].itemsize
+
+
 def _second_cache(device: DeviceFacts) -> int:
     return device.data_caches[1] if len(device.data_caches) > 1 else _L2
 
@@ -79,7 +86,7 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
     A micro-tile of C has MR rows and NV vectors of WIDTH elements. A panel of B (DEPTH x NV WIDTH) gets a
     quarter of the second cache, at most the size of local memory, and 16 <= DEPTH <= 1024. See `micro_tile`.
     """
-    itemsize = DTYPES[dtype].itemsize
+    itemsize = _itemsize(dtype)
     lane = max(itemsize, 4)  # half is computed as float
     width = max(2, min(_WIDEST, (device.vector_bits or _BITS) // 8 // lane))
     # Of vector registers, x86 has 16 before AVX-512, other architectures have 32.
@@ -119,15 +126,19 @@ def _slices(v: Values) -> int:
 
 
 def _is_row(v: Values) -> bool:
-    return v["m"] == 1 and not v["ta"] and not v["tb"]
+    return v["m"] == 1 and not (v["ta"] or v["tb"] or "widened" in v)
 
 
 def _is_column(v: Values) -> bool:
-    return v["n"] == 1 and v["m"] > 1 and not v["ta"] and not v["tb"]
+    return v["n"] == 1 and v["m"] > 1 and not (v["ta"] or v["tb"] or "widened" in v)
 
 
 def _is_matrix(v: Values) -> bool:
     return not _is_row(v) and not _is_column(v)
+
+
+def _packs_a(v: Values) -> bool:
+    return bool(v["PACKA"] or "widened" in v) and _is_matrix(v)
 
 
 def _is_x86(device: DeviceFacts) -> bool:
@@ -171,16 +182,18 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     PACKA is 1 if a first launch copies A to panels. PACKB is 0 if B is read in place, 1 if a first launch
     copies it, 2 if each work-item copies its part. KC is the steps along k before sums go to C. A work-item
     computes TILES micro-tiles by PANELS panels of C, so that every core has about the same work. SLICES is
-    the parts of k, several if there are fewer micro-tiles than cores. An NN product with m = 1 packs nothing.
+    the parts of k, several if there are fewer micro-tiles than cores. An NN product with m = 1 packs nothing,
+    one of bfloat16 or char always A and B.
     """
-    itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
+    itemsize, cores = _itemsize(problem.dtype), device.compute_units
+    is_widened = problem.dtype in _WIDENED
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
     tiles, panels = max(1, ceil_div(problem.m, height)), max(1, ceil_div(problem.n, width))
     longest = max(1, problem.k // _LEAST_SPAN)
     near = _second_cache(device)
     is_near = problem.n * problem.k * itemsize <= near
-    turned = problem.trans_a, problem.trans_b
-    if problem.m == 1 and not any(turned):  # long rows of B; the sums of what is near in half the first cache
+    is_packed = problem.trans_a or problem.trans_b or is_widened
+    if problem.m == 1 and not is_packed:  # long rows of B; the sums of what is near in half the first cache
         first = device.data_caches[0] if device.data_caches else _L1
         short = min(ceil_div(panels, cores), first // 2 // itemsize // width)
         strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
@@ -193,7 +206,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     slices = min(longest, ceil_div(cores, tiles * panels * problem.batch))
     steps = ceil_div(problem.k, slices)
     is_few = problem.m < _ROWS_TO_PACK
-    is_there = not problem.trans_b and (is_few or problem.k <= _DEPTHS_THERE[1])
+    is_there = not (problem.trans_b or is_widened) and (is_few or problem.k <= _DEPTHS_THERE[1])
     is_far = 2 * problem.n * problem.k * itemsize > cores * share
     most = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]] if is_there and is_far else parameters["DEPTH"]
     turns = max(1, ceil_div(steps, most))
@@ -206,7 +219,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     # Rows of a panel fall into as many sets of the second cache as take half of its ways.
     has_room = depth * math.gcd(ldb * itemsize, near // _WAYS) <= near // 2
     in_place = (
-        not (any(turned) or is_few or is_there)
+        not (is_packed or is_few or is_there)
         and problem.n >= width
         # Of many rows, vectors that lie across two lines cost more than a copy.
         and ((problem.m <= _ROWS_IN_PLACE and has_room) or (is_near and ldb % parameters["WIDTH"] == 0))
@@ -222,13 +235,40 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     is_inside = is_few or ((is_near or down <= _COPIES) and not packs_a)
     packed = _INSIDE if is_inside else _BEFORE
     return {
-        "PACKA": int(packs_a and packed == _BEFORE),
+        "PACKA": int(is_widened or (packs_a and packed == _BEFORE)),
         "PACKB": _THERE if is_there or in_place else packed,
         "KC": depth,
         "TILES": ceil_div(tiles, down),
         "PANELS": ceil_div(panels, across),
         "SLICES": slices,
     }
+
+
+def _specialize(variant: Variant, problem: Gemm) -> Variant:
+    """The variant for a problem's data type: memory of bfloat16 and char is counted as float's."""
+    if problem.dtype not in _WIDENED:
+        return variant
+    launches, needs, share = variant.launches, variant.needs, 4 // DTYPES[problem.dtype].itemsize
+
+    def wider(formula: Formula) -> Formula:
+        return lambda v: share * formula(v)
+
+    temporaries = {name: wider(formula) for name, formula in launches.temporaries.items()}
+    launches = replace(
+        launches, temporaries=temporaries, extents={**launches.extents, "widened": lambda _: 1}
+    )
+    return replace(
+        variant, launches=launches, needs=replace(needs, local_elements=wider(needs.local_elements))
+    )
+
+
+def _compiled_for(dtype: str) -> tuple[str, ...]:
+    """The -D options of a data type: bfloat16 and char are what memory holds, and panels are float."""
+    return ("-DREAL_float", f"-DSTORED_{dtype}") if dtype in _WIDENED else (f"-DREAL_{dtype}",)
+
+
+def _lacks_type(device: DeviceFacts, dtype: str) -> str:
+    return "" if dtype in _WIDENED else unsupported_type(device, dtype)
 
 
 def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: Rule) -> Pass:
@@ -247,7 +287,7 @@ CPU_PACKED = Variant(
                 "pack_a",
                 ("steps", "m", "k", "A", "lda", "AP"),
                 lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
-                lambda v: v["PACKA"] == 1 and _is_matrix(v),
+                _packs_a,
             ),
             _pass(
                 "pack",
@@ -295,7 +335,7 @@ CPU_PACKED = Variant(
             "slices": _slices,
         },
         temporaries={
-            "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] and _is_matrix(v) else 0,
+            "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if _packs_a(v) else 0,
             "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
             "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
         },
@@ -329,10 +369,21 @@ CPU_PACKED = Variant(
                 lambda p: p.get("PANELS", 1) <= p["DEPTH"],
                 "PANELS must be at most DEPTH: sums of one row are kept where a panel is",
             ),
+            Constraint(
+                lambda p: p["itemsize"] > 1 or p["DEPTH"] <= _DEPTH,
+                f"DEPTH must be at most {_DEPTH} for char: float holds sums of so many products exactly",
+            ),
         ),
         choose=_blocks,
     ),
-    needs=Needs(device_type="cpu", local_elements=lambda p: p["DEPTH"] * _width(p)),
+    needs=Needs(
+        dtypes=(*PLAIN_DTYPES, *_WIDENED),
+        device_type="cpu",
+        lacks=_lacks_type,
+        local_elements=lambda p: p["DEPTH"] * _width(p),
+    ),
+    compilation=Compilation(of_type=_compiled_for),
+    specialize=_specialize,
 )
 
 
@@ -398,9 +449,7 @@ _STRIP = 32  # rows of A, and columns of B
 _STEP_BYTES = 64  # of a row of A, along k
 _SUMS = 4096  # bytes of the four tiles of sums
 _LONG_BLOCK, _SHORT_BLOCK = 8, 4  # strips down and across a block
-_AMX_DEPTH = (
-    32  # steps along k: half a MiB of a long block's A, and as much of its B
-)
+_AMX_DEPTH = 32  # steps along k: half a MiB of a long block's A, and as much of its B
 _AMX_ITEMS = 4  # work-items for each core, so that a slow core gets fewer
 _CHUNK = 16  # steps along k that a work-item packs
 

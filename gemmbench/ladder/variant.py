@@ -141,7 +141,7 @@ class Image:
 class Library:
     """What a library has in place of launches."""
 
-    executor: Literal["numpy", "clblast", "cublas"]
+    executor: Literal["numpy", "mkl", "clblast", "cublas"]
     needs: str = ""  # what must be installed for it, in words
     matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of tensor cores, by type
 
@@ -277,12 +277,12 @@ class Variant:
         )
 
     @property
-    def executor(self) -> Literal["opencl", "numpy", "clblast", "cublas"]:
+    def executor(self) -> Literal["opencl", "numpy", "mkl", "clblast", "cublas"]:
         return self.library.executor if self.library else "opencl"
 
     @property
     def on_host(self) -> bool:
-        return self.executor == "numpy"
+        return self.executor in ("numpy", "mkl")
 
     @property
     def limits(self) -> str:

@@ -74,8 +74,9 @@ Maker = Callable[..., object] | partial[object]
 def for_threads() -> dict[str, str]:
     """Environment variables for the threads of a measuring process; `_start` lets the user's values win.
 
-    OpenBLAS's threads spin for 2^24 cycles after a call instead of 2^28. If this process may use all cores,
-    CPU drivers pin each thread to a core: two threads that share one would halve the rate of whole rows.
+    OpenBLAS's threads spin for 2^24 cycles after a call instead of 2^28, MKL's for 5 ms instead of 200. If
+    this process may use all cores, CPU drivers pin each thread to a core: two threads that share one would
+    halve the rate of whole rows.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     return {name: value for name, value in THREADS.items() if is_ours or name not in PINNING}

@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 import threadpoolctl
 
-from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
+from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, MKL, variant_of
 from gemmbench.measure import blas
 from gemmbench.measure.blas import Pool
 from gemmbench.model.case import Case
@@ -36,7 +36,7 @@ from gemmbench.opencl import drivers
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
 # What a measuring process gets, unless the user has set it.
 PINNING = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"}
-THREADS = {"OPENBLAS_THREAD_TIMEOUT": "24", **PINNING}
+THREADS = {"OPENBLAS_THREAD_TIMEOUT": "24", "KMP_BLOCKTIME": "5", **PINNING}
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 EXECUTORS = {
@@ -44,6 +44,7 @@ EXECUTORS = {
     CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
+    MKL: "gemmbench.gemm.numpy_blas:MklExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
 """Module and class by kind, imported when first asked for."""
@@ -100,10 +101,9 @@ class OpenCLMachine:
 
 
 def _with_libraries(device: DeviceFacts) -> DeviceFacts:
-    """The device with the BLAS libraries that are installed for it; only GPUs have any."""
-    if device.type != "gpu":
-        return device
-    libraries = (name for name in (CUBLAS, CLBLAST) if _executor(name).is_installed(device))
+    """The device with the BLAS libraries that are installed for it or for the host."""
+    names = (MKL, CUBLAS, CLBLAST) if device.type == "gpu" else (MKL,)
+    libraries = (name for name in names if _executor(name).is_installed(device))
     return replace(device, libraries=tuple(libraries))
 
 
@@ -222,7 +222,7 @@ def _blas_warnings(pool: Pool | None) -> tuple[str, ...]:
 
 
 _CPU_DRIVERS = "POCL|CL_CONFIG|DPCPP|SYCL"
-_VARIABLES = re.compile(f"({_CPU_DRIVERS}|PYOPENCL|CUDA|OCL|OMP|OPENBLAS|BLIS|MKL|VECLIB|RUSTICL)_")
+_VARIABLES = re.compile(f"({_CPU_DRIVERS}|PYOPENCL|CUDA|OCL|OMP|OPENBLAS|BLIS|MKL|KMP|VECLIB|RUSTICL)_")
 _OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_(.*(CPU|VECTOR|AFFINITY)|MAX_|WORK_GROUP_METHOD)")
 
 

@@ -53,7 +53,7 @@ class DeviceFacts:
     data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as the system reports them
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
-    libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
+    libraries: tuple[str, ...] = ()  # installed BLAS libraries for it: "mkl", "cublas", "clblast"
     units: tuple[str, ...] = ()  # of a CPU for short types, as the system lists them: "amx_bf16"
 
     def __repr__(self) -> str:

@@ -305,7 +305,8 @@ class GemmCommandOptions(MeasurementOptions):
     dtype: str | None = dtype_option()
     baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
-        "BLAS). On a GPU, also cublas if installed, otherwise clblast.",
+        "BLAS), or mkl, if installed, for types that numpy has no BLAS for. On a GPU, also cublas if "
+        "installed, otherwise clblast.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
@@ -490,8 +491,9 @@ class GemmCommandOptions(MeasurementOptions):
     def _gemms(self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned) -> Plan:
         """Plan all kernels and shapes in one data type, alternating with the --versus kernel if there is one.
 
-        Drop kernels of a group that do not suit the device. Unless --kernel has "all", also drop those that a
-        faster one replaces. --param values are fixed parameters, or a grid if a parameter has several.
+        Drop kernels of a group that do not suit the device. Unless --kernel, or --baseline for libraries, has
+        "all", also drop those that another replaces. --param values are fixed parameters, or a grid if a
+        parameter has several.
         """
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
@@ -504,7 +506,11 @@ class GemmCommandOptions(MeasurementOptions):
         groups = [
             names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
         ]
-        faster = {} if "all" in names.split(self.kernels) else ladder.FASTER
+        faster = {
+            name: other
+            for name, other in ladder.FASTER.items()
+            if "all" not in names.split(self.baseline if name in ladder.BASELINES else self.kernels)
+        }
         return fitting(cases, groups, self.named, faster)
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:

@@ -40,7 +40,15 @@
  * This should beat every rung before: those keep tiles in local memory, which
  * a CPU does not have, and leave it to the driver to make vectors of work-
  * items. Here the vectors are written out, and each element that is loaded
- * takes part in MR or NR products. */
+ * takes part in MR or NR products.
+ *
+ * With STORED_bfloat16 or STORED_char, A and B are bfloat16 or char in memory
+ * and float in panels, so that both are always packed. A bfloat16 is the upper
+ * half of a float. Float holds sums of up to 1,024 products of char exactly, so
+ * C gets its int sums in parts of at most DEPTH steps along k. */
+#ifdef STORED_char
+#define SCALAR int
+#endif
 #include "common.clh"
 
 #if !defined(MR) || !defined(NV) || !defined(WIDTH) || !defined(UNROLL) || !defined(DEPTH)
@@ -52,6 +60,25 @@
 #define LOAD(p) CAT(vload, WIDTH)(0, p)
 #define STORE(v, p) CAT(vstore, WIDTH)(v, 0, p)
 #define PRAGMA(text) _Pragma(#text)
+
+#if defined(STORED_bfloat16)
+#define WIDENED
+#define STORED ushort /* of A and B */
+#define WIDE(w, bits) CAT(as_float, w)(CAT(convert_uint, w)(bits) << 16)
+#elif defined(STORED_char)
+#define WIDENED
+#define STORED char
+#define WIDE(w, numbers) CAT(convert_float, w)(numbers)
+#define RESULT int /* of C and P */
+#define TO_RESULT(sum) CAT(convert_int, WIDTH)(sum)
+#else
+#define STORED REAL
+#define WIDE(w, numbers) (numbers)
+#endif
+#ifndef RESULT
+#define RESULT REAL
+#define TO_RESULT(sum) (sum)
+#endif
 
 #if defined(__has_builtin) && __OPENCL_VERSION__ >= 200 /* what clang has beyond OpenCL C; Oclgrind (1.2) fails on it */
 #if __has_builtin(__builtin_prefetch)
@@ -71,7 +98,7 @@
 
 /* AP from A: a work-item copies so many steps of one panel. */
 __kernel ALONE
-void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, __global REAL *restrict AP)
+void pack_a(int steps, int m, int k, __global const STORED *restrict A, int lda, __global REAL *restrict AP)
 {
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda)
@@ -84,17 +111,17 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
     for (int p = p0; p < p1; p++, to += MR) {
         #pragma unroll
         for (int i = 0; i < MR; i++)
-            to[i] = A[(size_t)p * lda + min(row + i, m - 1)];
+            to[i] = WIDE(, A[(size_t)p * lda + min(row + i, m - 1)]);
     }
 #else
-    __global const REAL *from[MR];
+    __global const STORED *from[MR];
     #pragma unroll
     for (int i = 0; i < MR; i++)
         from[i] = A + (size_t)min(row + i, m - 1) * lda;
     for (int p = p0; p < p1; p++, to += MR) {
         #pragma unroll
         for (int i = 0; i < MR; i++)
-            to[i] = from[i][p];
+            to[i] = WIDE(, from[i][p]);
     }
 #endif
 }
@@ -102,17 +129,18 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
 /* A panel's rows of B from p0 on, as many as depth says, one after the other, zeros past the last column. */
 #ifdef TRANS_B
 #define PACK(name, SPACE)                                                                                              \
-    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    static inline void name(SPACE REAL *to, __global const STORED *B, int ldb, int p0, int depth, int column, int n)     \
     {                                                                                                                  \
         const int columns = min(NR, n - column);                                                                       \
         int j = 0;                                                                                                     \
         for (; j + 4 <= columns; j += 4) { /* blocks of 4 x 4 are turned round in registers */                         \
-            __global const REAL *row = B + (size_t)(column + j) * ldb + p0;                                            \
+            __global const STORED *row = B + (size_t)(column + j) * ldb + p0;                                          \
             SPACE REAL *block = to + j;                                                                                \
             int p = 0;                                                                                                 \
             for (; p + 4 <= depth; p += 4, block += 4 * NR) {                                                          \
-                const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),                                   \
-                               c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);     \
+                const REALV(4) a = WIDE(4, vload4(0, row + p)), b = WIDE(4, vload4(0, row + ldb + p)),                 \
+                               c = WIDE(4, vload4(0, row + 2 * (size_t)ldb + p)),                                      \
+                               d = WIDE(4, vload4(0, row + 3 * (size_t)ldb + p));                                      \
                 vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);                                                     \
                 vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);                                                \
                 vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);                                            \
@@ -120,31 +148,31 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
             }                                                                                                          \
             for (; p < depth; p++, block += NR)                                                                        \
                 for (int i = 0; i < 4; i++)                                                                            \
-                    block[i] = row[(size_t)i * ldb + p];                                                               \
+                    block[i] = WIDE(, row[(size_t)i * ldb + p]);                                                       \
         }                                                                                                              \
         for (; j < NR; j++)                                                                                            \
             for (int p = 0; p < depth; p++)                                                                            \
-                to[p * NR + j] = j < columns ? B[(size_t)(column + j) * ldb + p0 + p] : (REAL)0;                       \
+                to[p * NR + j] = j < columns ? WIDE(, B[(size_t)(column + j) * ldb + p0 + p]) : (REAL)0;               \
     }
 #else
 #define PACK(name, SPACE)                                                                                              \
-    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    static inline void name(SPACE REAL *to, __global const STORED *B, int ldb, int p0, int depth, int column, int n)     \
     {                                                                                                                  \
-        __global const REAL *from = B + (size_t)p0 * ldb + column;                                                     \
+        __global const STORED *from = B + (size_t)p0 * ldb + column;                                                   \
         const int columns = min(NR, n - column), vectors = columns / WIDTH;                                            \
         for (int p = 0; p < depth; p++, from += ldb, to += NR) {                                                       \
             if (columns == NR) {                                                                                       \
                 PRAGMA(unroll)                                                                                         \
                 for (int v = 0; v < NV; v++)                                                                           \
-                    STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                     \
+                    STORE(WIDE(WIDTH, LOAD(from + v * WIDTH)), to + v * WIDTH);                                        \
                 continue;                                                                                              \
             }                                                                                                          \
             for (int v = 0; v < vectors; v++)                                                                          \
-                STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                         \
+                STORE(WIDE(WIDTH, LOAD(from + v * WIDTH)), to + v * WIDTH);                                            \
             for (int v = vectors; v < NV; v++)                                                                         \
                 STORE((VECTOR)(0), to + v * WIDTH);                                                                    \
             for (int j = vectors * WIDTH; j < columns; j++)                                                            \
-                to[j] = from[j];                                                                                       \
+                to[j] = WIDE(, from[j]);                                                                               \
         }                                                                                                              \
     }
 #endif
@@ -153,7 +181,7 @@ PACK(pack_inside, __local) /* into the memory of the core that reads it next */
 
 /* BP from B: a work-item copies so many rows of one whole panel. */
 __kernel ALONE
-void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
+void pack_b(int steps, int k, int n, __global const STORED *restrict B, int ldb, __global REAL *restrict BP)
 {
 #ifdef BATCHED
     BATCH_OFFSET(B, ROWS_B, ldb)
@@ -162,12 +190,12 @@ void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, _
     const int panel = get_global_id(0), p0 = get_global_id(1) * steps;
 #ifdef STREAM
     if ((size_t)k * n * sizeof(REAL) > KEPT) {
-        __global const REAL *from = B + (size_t)p0 * ldb + panel * NR;
+        __global const STORED *from = B + (size_t)p0 * ldb + panel * NR;
         __global VECTOR *to = (__global VECTOR *)(BP + ((size_t)panel * k + p0) * NR);
         for (int p = p0; p < min(p0 + steps, k); p++, from += ldb) {
             #pragma unroll
             for (int v = 0; v < NV; v++)
-                STREAM(LOAD(from + v * WIDTH), to++);
+                STREAM(WIDE(WIDTH, LOAD(from + v * WIDTH)), to++);
         }
         return;
     }
@@ -176,17 +204,17 @@ void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, _
 }
 
 /* c = alpha sum + beta c for the first `count` lanes. */
-static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha, SCALAR beta)
+static inline void finish(__global RESULT *c, VECTOR sum, int count, SCALAR alpha, SCALAR beta)
 {
-    const VECTOR scaled = (REAL)alpha * sum;
+    const CAT(RESULT, WIDTH) scaled = (RESULT)alpha * TO_RESULT(sum);
     if (count >= WIDTH) {
-        STORE(beta == 0 ? scaled : scaled + (REAL)beta * LOAD(c), c);
+        STORE(beta == 0 ? scaled : scaled + (RESULT)beta * LOAD(c), c);
         return;
     }
-    REAL lanes[WIDTH];
+    RESULT lanes[WIDTH];
     STORE(scaled, lanes);
     for (int j = 0; j < count; j++)
-        c[j] = beta == 0 ? lanes[j] : lanes[j] + (REAL)beta * c[j];
+        c[j] = beta == 0 ? lanes[j] : lanes[j] + (RESULT)beta * c[j];
 }
 
 /* A micro-kernel for ROWS x VECTORS of sums; from one row of A to the next it is A_DOWN elements, from one step along
@@ -194,7 +222,7 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
  * fma(), not a * b + c: not every driver contracts vectors. */
 #define MICRO_KERNEL(name, SPACE, ROWS, VECTORS, A_DOWN, A_ALONG, B_STEP)                                                 \
     static inline void name(int rows, int columns, int depth, SCALAR alpha, __global const REAL *A, int a_row,         \
-                            int a_step, SPACE const REAL *b, int b_step, SCALAR beta, __global REAL *C, int ldc)       \
+                            int a_step, SPACE const REAL *b, int b_step, SCALAR beta, __global RESULT *C, int ldc)     \
     {                                                                                                                  \
         __global const REAL *a[ROWS];                                                                                  \
         VECTOR sum[ROWS][VECTORS];                                                                                     \
@@ -230,7 +258,12 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         }                                                                                                              \
     }
 
-#ifdef TRANS_A
+#if defined(WIDENED)
+#define A_ROW 1
+#define A_STEP MR
+#define DOWN 1
+#define ALONG MR
+#elif defined(TRANS_A)
 #define A_ROW 1
 #define A_STEP lda
 #define DOWN 1
@@ -243,12 +276,13 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
 #endif
 
 MICRO_KERNEL(both_packed, __global, MR, NV, 1, MR, NR) /* where the distances are known, registers for them are saved */
-MICRO_KERNEL(b_packed, __global, MR, NV, DOWN, ALONG, NR)
 MICRO_KERNEL(inside, __local, MR, NV, DOWN, ALONG, NR)
 #if NV > 2 /* a vector less, for a last panel that has no more */
 MICRO_KERNEL(nearly, __local, MR, (NV - 1), DOWN, ALONG, NR)
 #endif
 MICRO_KERNEL(narrow, __local, MR, 1, a_row, a_step, NR)
+#ifndef WIDENED /* whose panels are always packed */
+MICRO_KERNEL(b_packed, __global, MR, NV, DOWN, ALONG, NR)
 MICRO_KERNEL(whole, __global, MR, NV, a_row, a_step, b_step)
 MICRO_KERNEL(flat, __global, 1, NV, a_row, a_step, b_step)
 MICRO_KERNEL(strip_1, __global, MR, 1, DOWN, ALONG, b_step) /* of a last panel, where it lies */
@@ -257,6 +291,7 @@ MICRO_KERNEL(strip_2, __global, MR, 2, DOWN, ALONG, b_step)
 #endif
 #if NV > 3
 MICRO_KERNEL(strip_3, __global, MR, 3, DOWN, ALONG, b_step)
+#endif
 #endif
 
 #define FEW 2 /* rows that are cheaper one by one than in a micro-tile that repeats the last */
@@ -267,10 +302,10 @@ enum { THERE, BEFORE, INSIDE, STRIP }; /* panels of B: read where they lie, from
 /* A work-item makes a block of C from all steps along k, or of the sums in P from `span` of them: first all blocks
  * of the first steps. */
 __kernel ALONE
-void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda, int a_packed,
-                __global const REAL *restrict AP, __global const REAL *restrict B, int ldb, int pack_b,
-                __global const REAL *restrict BP, SCALAR beta, __global REAL *restrict C, int ldc,
-                __global REAL *restrict P, int panels, int rows, int kc, int span)
+void cpu_packed(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda, int a_packed,
+                __global const REAL *restrict AP, __global const STORED *restrict B, int ldb, int pack_b,
+                __global const REAL *restrict BP, SCALAR beta, __global RESULT *restrict C, int ldc,
+                __global RESULT *restrict P, int panels, int rows, int kc, int span)
 {
     __local VECTOR room[DEPTH * NV];
     __local REAL *const copied = (__local REAL *)room;
@@ -286,7 +321,10 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
     const int row0 = block * rows, row1 = min(row0 + rows, m);
     const int first = slice * span, end = min(first + span, k);
-#ifdef TRANS_A
+#ifdef WIDENED
+    const int a_row = 1, a_step = MR;
+    a_packed = 1;
+#elif defined(TRANS_A)
     const int a_row = 1, a_step = a_packed ? MR : lda;
 #else
     const int a_row = a_packed ? 1 : lda, a_step = a_packed ? MR : 1;
@@ -306,7 +344,7 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
             int begin = p0, steps;
             do {
                 steps = p0 + depth - begin;
-#ifdef TRANS_B
+#if defined(TRANS_B) || defined(WIDENED)
                 const int how = columns < NR || pack_b == THERE ? INSIDE : pack_b; /* columns of B lie in its rows */
 #else
                 int how = columns < NR ? INSIDE : pack_b;
@@ -319,19 +357,22 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 }
 #endif
                 const SCALAR keep = begin == first ? beta : (SCALAR)1; /* later parts add to what the first wrote */
-                __global const REAL *b =
-                    how == BEFORE ? BP + ((size_t)panel * k + begin) * NR : B + (size_t)begin * ldb + column;
+                __global const REAL *b = BP + ((size_t)panel * k + begin) * NR;
+#ifndef WIDENED
+                if (how != BEFORE)
+                    b = B + (size_t)begin * ldb + column;
+#endif
                 if (how == INSIDE)
                     pack_inside(copied, B, ldb, begin, steps, column, n);
                 for (int row = row0; row < row1;) {
                     const int left = row1 - row;
-                    __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + begin) * MR + row % MR
-#ifdef TRANS_A
-                                                      : A + (size_t)begin * lda + row;
-#else
-                                                      : A + (size_t)row * lda + begin;
+                    __global const REAL *a = AP + ((size_t)(row / MR) * k + begin) * MR + row % MR;
+#ifndef WIDENED
+                    if (!a_packed)
+                        a = A + (size_t)row * A_ROW + (size_t)begin * A_STEP;
 #endif
-                    __global REAL *c = C + (size_t)row * ldc + column;
+                    __global RESULT *c = C + (size_t)row * ldc + column;
+#ifndef WIDENED
                     if (how == THERE && left <= FEW) {
                         flat(1, NR, steps, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
                         row++;
@@ -350,6 +391,9 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                         strip_3(left, columns, steps, alpha, a, A_ROW, A_STEP, b, ldb, keep, c, ldc);
 #endif
                     else if (how == INSIDE && (a_packed || 2 * columns <= NR))
+#else
+                    if (how == INSIDE && 2 * columns <= NR)
+#endif
                         for (int j = 0; j < columns; j += WIDTH)
                             narrow(left, columns - j, steps, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
 #if NV > 2
@@ -360,8 +404,10 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                         inside(left, columns, steps, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
                     else if (a_packed)
                         both_packed(left, NR, steps, alpha, a, 1, MR, b, NR, keep, c, ldc);
+#ifndef WIDENED
                     else
                         b_packed(left, NR, steps, alpha, a, A_ROW, A_STEP, b, NR, keep, c, ldc);
+#endif
                     row += MR;
                 }
                 begin += steps;
@@ -372,23 +418,24 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
 
 /* C from the sums of `slices` parts of k: a work-item adds so many of one row. */
 __kernel ALONE
-void add(int m, int n, int slices, SCALAR alpha, __global const REAL *restrict P, SCALAR beta,
-         __global REAL *restrict C, int ldc)
+void add(int m, int n, int slices, SCALAR alpha, __global const RESULT *restrict P, SCALAR beta,
+         __global RESULT *restrict C, int ldc)
 {
 #ifdef BATCHED
     BATCH_OFFSET(P, slices * m, n)
     BATCH_OFFSET(C, m, ldc)
 #endif
     const int row = get_global_id(1), column = get_global_id(0) * NR, columns = min(NR, n - column);
-    __global REAL *c = C + (size_t)row * ldc + column;
+    __global RESULT *c = C + (size_t)row * ldc + column;
     for (int j = 0; j < columns; j++) {
-        REAL sum = 0;
+        RESULT sum = 0;
         for (int slice = 0; slice < slices; slice++)
             sum += P[((size_t)slice * m + row) * n + column + j];
-        c[j] = beta == 0 ? (REAL)alpha * sum : (REAL)alpha * sum + (REAL)beta * c[j];
+        c[j] = beta == 0 ? (RESULT)alpha * sum : (RESULT)alpha * sum + (RESULT)beta * c[j];
     }
 }
 
+#ifndef WIDENED
 /* --- One row, or one column: every element of B, or A, takes part in one product, and memory sets the pace ------- */
 
 #define AT_ONCE 8 /* rows of B that pass the sums side by side, so that these are read and written seldom */
@@ -536,3 +583,4 @@ void one_column(int m, int k, SCALAR alpha, __global const REAL *restrict A, int
         }
     }
 }
+#endif

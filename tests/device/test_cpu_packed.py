@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import laid_out
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from tests.device.conftest import exact_error, executor
@@ -38,12 +39,16 @@ WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of more than 20 x 6 rows copy a 
 ]
 
 
-@pytest.mark.parametrize(("bits", "dtype"), [(128, "float"), (256, "float"), (512, "float"), (512, "double")])
+@pytest.mark.parametrize(
+    ("bits", "dtype"),
+    [(128, "float"), (256, "float"), (512, "float"), (512, "double"), (256, "char"), (512, "bfloat16")],
+)
 def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) -> None:
     made = executor(device)
     narrower = replace(device, vector_widths={**device.vector_widths, "float": bits // 32})
-    preset = {**VARIANT.preset(device.family, dtype=dtype, device=narrower), "DEPTH": 24}
-    programs = {file: made.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
+    variant = laid_out(VARIANT, Gemm(1, 1, 1, dtype))
+    preset = {**variant.preset(device.family, dtype=dtype, device=narrower), "DEPTH": 24}
+    programs = {file: made.runtime.build(file, variant.options(dtype, preset)) for file in variant.files}
     for pack_a, pack_b, slices, tiles in WAYS:
         launch = {
             "KC": 16 if slices == 1 else 40,
@@ -52,7 +57,7 @@ def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) 
             "SLICES": slices,
         }  # DEPTH is less than 40
         blocks = {"PACKA": pack_a, "PACKB": pack_b, **launch}
-        bind = partial(made.bind, VARIANT, {**preset, **blocks}, programs)
+        bind = partial(made.bind, variant, {**preset, **blocks}, programs)
         for m, n, k in SHAPES:
             for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
                 problem = Gemm(m, n, k, dtype, alpha, beta)

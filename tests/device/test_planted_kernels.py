@@ -51,6 +51,9 @@ PATHS = {
     "cpu-packed in slices": Path(
         "cpu-packed", Gemm(64, 64, 1024), ("cpu_packed", "add"), {"PACKB": 2, "SLICES": 2}
     ),
+    "cpu-packed, char": Path(
+        "cpu-packed", Gemm(256, 512, 256, "char"), ("pack_a", "pack_b", "cpu_packed"), {"PACKB": 1}
+    ),
     "nv-async": Path("nv-async", Gemm(1024, 1024, 128), ("transpose_tall", "nv_async")),
     "nv-mma": Path("nv-mma", Gemm(512, 512, 512, "half"), ("nv_mma",)),
     "nv-thin": Path("nv-thin", Gemm(8, 512, 1024, "half"), ("nv_thin",), {"PARTS": 1}),
@@ -111,6 +114,10 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
         *("cpu-packed", "p0 = get_global_id(1) * steps;\n#ifdef STREAM"),
         "p0 = get_global_id(1) * steps; if (panel == 5) return;\n#ifdef STREAM",
         ("before",),
+    ),
+    "a row of char is packed twice": (
+        *("cpu-packed, char", "WIDE(, from[i][p])", "WIDE(, from[i / 2][p])"),
+        ("exact", "before"),
     ),
     "a slice is not added": ("cpu-packed in slices", "slice < slices;", "slice < slices - 1;", ("before",)),
     "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),

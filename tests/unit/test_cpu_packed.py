@@ -11,7 +11,7 @@ import pytest
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.cpu import _counts
-from gemmbench.ladder.variant import ParameterError, Values
+from gemmbench.ladder.variant import ParameterError, Values, laid_out
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
@@ -156,8 +156,7 @@ def test_sums_of_few_rows_go_to_c_often_only_where_b_comes_from_memory() -> None
 @pytest.mark.parametrize(("bits", "registers"), [(128, 16), (256, 16), (512, 32)])
 def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int) -> None:
     preset = VARIANT.preset("cpu-other", dtype=dtype, device=cpu(bits, 2, (32 * KIB, MIB)))
-    if dtype != "half":  # computed as float
-        assert preset["WIDTH"] * 8 * DTYPES[dtype].itemsize == bits
+    assert preset["WIDTH"] * 8 * max(4, DTYPES[dtype].itemsize) == bits  # the shorter ones become float
     needed = preset["MR"] * preset["NV"] + preset["NV"] + 1
     assert registers // 2 < needed <= registers
 
@@ -165,6 +164,21 @@ def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int)
 def test_more_panels_than_a_row_has_room_for_are_refused() -> None:
     with pytest.raises(ParameterError, match="PANELS must be at most DEPTH"):
         VARIANT.preset("cpu-other", {"PANELS": 2000}, device=WIDE)
+
+
+def test_panels_of_shorter_types_are_float_and_hold_no_more_than_exact_sums_of_char() -> None:
+    problem = Gemm(64, 64, 512)
+    memory = VARIANT.temporary_bytes(problem, {**full(problem), "PACKA": 1, "PACKB": 1})
+    local = VARIANT.local_bytes("float", VARIANT.preset("cpu-other", device=SERVER))
+    for dtype in ("bfloat16", "char"):
+        short = replace(problem, dtype=dtype)
+        variant, known = laid_out(VARIANT, short), full(short)
+        assert known["PACKA"] == 1
+        assert full(replace(short, m=1))["PACKB"] > 0
+        assert variant.temporary_bytes(short, {**known, "PACKB": 1}) == memory
+        assert variant.local_bytes(dtype, known) == local
+    with pytest.raises(ParameterError, match="DEPTH must be at most 1024 for char"):
+        VARIANT.preset("cpu-other", {"DEPTH": 1025}, "char", WIDE)
 
 
 def test_caches_are_those_of_data_by_level(tmp_path: Path) -> None:

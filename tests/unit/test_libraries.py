@@ -138,7 +138,7 @@ def test_a_kernel_of_a_group_has_no_row_where_a_faster_one_runs() -> None:
 
 
 def test_where_no_kernel_can_run_all_rows_stay() -> None:
-    assert {*statuses("default", dtype="bfloat16").values()} == {"unsupported"}
+    assert {*statuses("default", dtype="tf32").values()} == {"unsupported"}
 
 
 def test_a_kernel_of_a_group_that_is_skipped_keeps_its_row() -> None:
