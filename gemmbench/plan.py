@@ -569,9 +569,9 @@ def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Vari
         parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
         axes = Axes((str(row.parameters.get(MATH, "")),))
         lengths = problem.m, problem.n, problem.k
-        layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b), problem.count
-        scalars = problem.alpha, problem.beta
-        gemm = Gemm(*lengths, row.dtype, *scalars, row.label, *layout, row.calls or 1)
+        layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b)
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, *layout, batch=problem.count)
+        gemm = replace(gemm, calls=row.calls or 1)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")

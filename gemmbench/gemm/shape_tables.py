@@ -211,7 +211,7 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     library = next((clean(row.title) for row in rated if row.variant == name), "")
     by_shape = by_key(((row.dtype, row.problem), row) for row in rows).values()
     lines = [_calls_line(run, device, alike, name, scope) for alike in by_shape]
-    lines.sort(key=lambda line: -(line.library or line.best or claims.total(())).median)
+    lines.sort(key=lambda line: -getattr(line.library or line.best, "median", 0.0))
     left_out, count = run.header.left_out, len(lines) if len(lines) == _MOST_LINES + 1 else _MOST_LINES
     flops = sum(line.flops for line in lines) + (left_out.flops if left_out else 0)
     shown = [*lines[:count], *([_rest(lines[count:], name)] if lines[count:] else [])]
@@ -220,14 +220,14 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
         """The cells of a line: shape, calls, share, the time, the best kernel, its ratio to the library."""
         yield from line.shape if dtype is None else line.shape[:-1]
         yield from (Cell(f"{line.calls:,}"), sweep_table.known(flops and line.flops / flops, units.share))
-        time, ratio = line.library if library else line.best, NOTHING
+        time = line.library if library else line.best
         yield Cell(_mark(time) + units.seconds(time.median)) if time else NOTHING
         yield Cell(line.kernel)
         if line.library and line.best:
-            ratio = Cell(
-                _mark(line.library, line.best) + units.number(line.library.median / line.best.median)
-            )
-        yield from [ratio] if library else []
+            ratio = units.number(line.library.median / line.best.median)
+            yield Cell(_mark(line.library, line.best) + ratio)
+        elif library:
+            yield NOTHING
 
     seen = [row for row in rows if row.variant == name or row.status in (*FAILED, "skipped")]
     seen += [row for row, _ in claims.best_of_shapes(rows, run, device, scope).values()]
@@ -262,25 +262,24 @@ def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope:
         return _CallsLine((*cells, Cell(row.dtype)), *counts, None, None, "-")
     best, rate = max(rated, key=lambda pair: pair[1].median)
     called = [(each, known) for each, known in rated if each.variant == library]
+    best_s = claims.all_calls(best, rate)
     return _CallsLine(
         (*cells, Cell(row.dtype)),
         *counts,
         claims.all_calls(*called[0]) if called else None,
-        claims.all_calls(best, rate),
-        notes.marked(run, best, clean(best.title), rates.shown_samples(best, scope)),
-        rate.is_above_all(known for _, known in called),
+        best_s,
+        f"{_mark(best_s)}{clean(best.title)}",
+        best_s.is_certain and rate.is_above_all(known for _, known in called),
         len(rated) < 2 or rate.is_above_all(known for each, known in rated if each is not best),
     )
 
 
 def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
     """The sum of several lines. Its times are of those that have all times."""
-    timed = [(line.library, line.best) for line in lines if line.best and (line.library or not library)]
-    sums = [claims.total(each for each in side if each) for side in zip(*timed, strict=True)]
-    own = sums if library else [None, *sums[1:]]
+    timed = [line for line in lines if line.best and (line.library or not library)]
+    seconds = claims.total(line.library for line in timed), claims.total(line.best for line in timed)
     cells = (Cell(f"{len(lines)} more shapes"), *[Cell("")] * 4)
-    flops = sum(line.flops for line in lines)
-    return _CallsLine(cells, sum(line.calls for line in lines), flops, *(own if timed else (None, None)))
+    return _CallsLine(cells, sum(line.calls for line in lines), sum(line.flops for line in lines), *seconds)
 
 
 def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
@@ -289,23 +288,24 @@ def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]
     Shapes whose time is uncertain are excluded, and the sentence says so. A kernel counts as the best only if
     it is known to be faster than the library.
     """
-    pairs = [(line.library if library else line.best, line) for line in lines]
-    sure = [(time, line) for time, line in pairs if time and time.is_certain]
-    best = claims.total(line.best if line.best and line.is_faster else time for time, line in sure)
-    text = f"All calls with the best of each shape take {units.seconds(best.median)}"
-    if library:
-        called = units.seconds(claims.total(time for time, _ in sure).median)
-        text = f"As called with {library} {called}, best of each {units.seconds(best.median)}"
-    if len(sure) < len(lines):
-        text += f", in {len(sure)} of {len(lines)} shapes: the others have no certain time"
-    style = "bold" if sure else "dim"
-    conclusions = [
-        Note("", f"{text}." if sure else "No shape has a certain time, so there is no sum.", style)
-    ]
-    if undecided := sum(not line.is_fastest for line in lines):
-        text = f"best is the highest median. It may not be the fastest on {undecided} of {len(lines)} shapes."
-        conclusions.append(Note("", text, "dim"))
-    return conclusions
+    sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
+    best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
+    called_s = claims.total(line.library for line in sure)
+    if best_s is None:
+        return [Note("", "The times of all shapes are uncertain, so they are not summed.", "dim")]
+    called = f"As called with {library} {units.seconds(called_s.median)}" if called_s else "All calls"
+    of = f" in {len(sure)} of {len(lines)} shapes; the others are uncertain" if len(sure) < len(lines) else ""
+    text = f"{called}, best of each {units.seconds(best_s.median)}{of}."
+    return [Note("", text, "bold"), *_undecided([line.is_fastest for line in lines])]
+
+
+def _undecided(are_fastest: Sequence[bool]) -> list[Note]:
+    """A note on the shapes whose best row is not known to be the fastest, if there are any."""
+    if all(are_fastest):
+        return []
+    count = len(are_fastest)
+    many = f"{are_fastest.count(False)} of {count} shapes" if count > 1 else "this shape"
+    return [Note("", f"best is the highest median. It may not be the fastest on {many}.", "dim")]
 
 
 def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
@@ -373,10 +373,7 @@ def _workloads_conclusion(
     if len(measured) > 1 and name:
         figure = f"geometric mean {rate_text(means[name].median)} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
-    if undecided := sum(not line.is_fastest for line in measured):
-        many = f"{undecided} of {len(measured)} shapes" if len(measured) > 1 else "this shape"
-        text = f"best is the highest median. It may not be the fastest on {many}."
-        conclusions.append(Note("", text, "dim"))
+    conclusions += _undecided([line.is_fastest for line in measured])
     compared = [line for line in lines if line.ratio is not None]
     pays = [line.pays(run) for line in compared]
     if compared:

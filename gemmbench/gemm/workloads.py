@@ -307,8 +307,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
         name = line.name or f"{spelt_out(path.name)}:{lines.line_num}"
-        shape = Shape(name, line.m, line.n, line.k, apart, **trans, batch=line.batch)
-        shapes.append(replace(shape, dtype=line.dtype, calls=line.calls))
+        layout = apart, line.trans_a, line.trans_b, line.batch
+        shapes.append(Shape(name, line.m, line.n, line.k, *layout, line.dtype, calls=line.calls))
     if not shapes:
         raise UsageError(f"{path}: no shape follows the header")
     return shapes

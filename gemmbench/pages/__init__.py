@@ -282,10 +282,9 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
         if shared:
             title = f"Runs of {device} side by side"
             yield PageSection(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
-    devices = {device_name(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
-    first = next(iter(devices.values()), None)
-    tables = [table for other in devices.values() if first for table in results.two_devices(first, other)]
-    if tables:
+    every = {device_name(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
+    sides = [*every.values()]
+    if tables := [table for other in sides[1:] for table in results.two_devices(sides[0], other)]:
         yield PageSection("devices", "Devices side by side", sheets=tuple(tables))
 
 

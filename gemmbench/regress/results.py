@@ -105,7 +105,7 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
-    program = faster_device((names[0], names[1]), *best)
+    program = faster_device((names[0], names[1]), best[0], best[1])
     yield Sheet(
         heading=facts[1],
         caption=f"compared with {', '.join(facts[0])}; the fastest of each shape that both ran",

@@ -73,11 +73,13 @@ def all_calls(row: Row, rate: Evidence) -> Evidence:
     return Evidence(flops / rate.median, flops / rate.high, high, rate.is_certain and is_verified)
 
 
-def total(seconds: Iterable[Evidence]) -> Evidence:
-    """A sum of seconds, whose interval is the sum of the ends."""
+def total(seconds: Iterable[Evidence | None]) -> Evidence | None:
+    """A sum of seconds, whose interval is the sum of the ends; None without any, or if one is unknown."""
     every = tuple(seconds)
+    if not all(every) or not every:
+        return None
     median, low, high = (sum(getattr(each, end) for each in every) for end in ("median", "low", "high"))
-    return Evidence(median, low, high, all(each.is_certain for each in every))
+    return Evidence(median, low, high, all(each.is_certain for each in every if each))
 
 
 Best = dict[tuple[str, Problem], tuple[Row, Evidence]]  # a row and its rate, by data type and problem
@@ -95,22 +97,21 @@ def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Be
     return best
 
 
-def faster_device(names: tuple[str, str], *sides: Best) -> str:
+def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
     """Which of two devices runs a program faster, and by how much; "" unless calls were counted.
 
     The time of a program is that of all its calls, each with the best kernel or library of its shape. Shapes
     that are uncertain on a side, missing there or counted otherwise are excluded. The sentence counts them.
     """
-    times = [
-        {key: (row.calls or 1, all_calls(row, rate)) for key, (row, rate) in best.items()} for best in sides
-    ]
-    pairs = [(times[0][key], times[1][key]) for key in times[0] if key in times[1]]
-    sure = [(a, b) for (calls, a), (same, b) in pairs if calls == same and a.is_certain and b.is_certain]
-    if not sure or all(calls == 1 for side in times for calls, _ in side.values()):
+    pairs = [(old[key], new[key]) for key in old if key in new]
+    times = [[all_calls(*each) for each in pair] for pair in pairs if pair[0][0].calls == pair[1][0].calls]
+    sure = [pair for pair in times if all(each.is_certain for each in pair)]
+    sums = [total(side) for side in zip(*sure, strict=True)]
+    if not sums or not any(row.calls for row, _ in (*old.values(), *new.values())):
         return ""
-    of = f"{len(sure)} of {counted(len(times[0].keys() | times[1].keys()), 'shape')}"
-    sums = (total(side) for side in zip(*sure, strict=True))
-    (fast, first), (slow, last) = sorted(zip(sums, names, strict=True), key=lambda pair: pair[0].median)
+    of = f"{len(sure)} of {counted(len(old.keys() | new.keys()), 'shape')}"
+    known = ((each, name) for each, name in zip(sums, names, strict=True) if each)
+    (fast, first), (slow, last) = sorted(known, key=lambda pair: pair[0].median)
     ratio = slow.over(fast)
     if not ratio.is_above(1):
         return f"{first} or {last} runs the program faster: cannot tell from {of}."
