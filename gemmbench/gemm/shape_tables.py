@@ -292,7 +292,7 @@ def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
     called_s = claims.total(line.library for line in sure)
     if best_s is None:
-        return [Note("", "The times of all shapes are uncertain, so they are not summed.", "dim")]
+        return [Note("", "No shape has a certain time, so the calls are not summed.", "dim")]
     called = f"As called with {library} {units.seconds(called_s.median)}" if called_s else "All calls"
     of = f" in {len(sure)} of {len(lines)} shapes; the others are uncertain" if len(sure) < len(lines) else ""
     text = f"{called}, best of each {units.seconds(best_s.median)}{of}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
@@ -105,15 +106,16 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
+    mark = "~" * any(not each[key][1].is_certain for each in best for key in shared)
     program = faster_device((names[0], names[1]), best[0], best[1])
     yield Sheet(
         heading=facts[1],
         caption=f"compared with {', '.join(facts[0])}; the fastest of each shape that both ran",
         keys=("", "type"),
-        blocks=((*names, "times as fast"),),
+        blocks=((*(textwrap.fill(name, 2 * _LABEL) for name in names), "times as fast"),),
         rows=(
             *map(tuple, map(cells, shared)),
-            (Cell("geometric mean"), *[Cell("")] * 3, Cell(units.number(mean))),
+            (Cell("geometric mean"), *[Cell("")] * 3, Cell(mark + units.number(mean))),
         ),
         notes=(Note("", program, "bold"),) if program else (),
         left=frozenset({"type"}),
@@ -131,6 +133,9 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
     shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
     has_interval = any(map(interval, shown))
     has_minima = every and not comparison.rules.interleaved
+    elsewhere = [line for line in shown if line.verdict == ELSEWHERE]
+    speeds = [1 / line.ratio.median for line in elsewhere if line.ratio]
+    has_results = len(speeds) < len(shown)
     has_thresholds = every and len({line.threshold for line in shown}) > 1
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
@@ -140,19 +145,25 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
         yield Cell(_shown_change(line), style=style)
         yield from [Cell(interval(line), style=style)] if has_interval else []
-        yield Cell(_words(line), style=style)
+        yield from [Cell(_words(line), style=style)] if has_results else []
         yield from [Cell(change(line.ratio.minima) if line.ratio else "")] if has_minima else []
         yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
-    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []), "result")
+    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []))
+    columns += ("result",) if has_results else ()
+    mark = "~" * any(any(line.uncertain) for line in elsewhere)
+    mean = (
+        f"{counted(len(speeds), 'row')}, geometric mean {mark}{units.number(geometric_mean(speeds or [1]))} x"
+    )
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
         blocks=(columns, *([tuple(more)] if more else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
-        notes=tuple(
-            Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))
+        notes=(
+            *([Note("", f"{ELSEWHERE}: {mean} as fast", "bold")] if speeds else []),
+            *(Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))),
         ),
         left=frozenset({"result"}),
     )
