@@ -243,7 +243,8 @@ def concluded(comparison: Comparison) -> Comparison:
             *remarks,
         )
     unfit = why_unfit([line.spread for line in lines if line.ratio and line.runs[0] > 1])
-    if max((line.runs[0] for line in lines if line.verdict != ELSEWHERE), default=0) == 1:
+    is_judged = {line.verdict for line in lines if line.ratio} != {ELSEWHERE}
+    if is_judged and max((line.runs[0] for line in lines), default=0) == 1:
         unfit = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
     lines = _with_resource_verdicts(rules, lines)
     return replace(comparison, lines=lines, remarks=(*remarks, unfit) if unfit else remarks)

@@ -222,3 +222,11 @@ def test_poison_shows(dtype: str) -> None:
     row = DTYPES[dtype]
     value = decode(np.array([verify.poison(row)]), row)[0]
     assert np.isnan(value) if row.is_float else value == 127
+
+
+@pytest.mark.parametrize(("dtype", "off", "units"), [("float", 2.0**-20, 2.0), ("char", 0, 0.0)])
+def test_an_error_is_also_in_last_places_of_the_largest_element(dtype: str, off: float, units: float) -> None:
+    problem = Gemm(1, 2, 1, dtype)
+    a, b, c = (np.array([row], problem.result.numpy) for row in ([2], [3, 1], [6 + off, 2]))
+    a, b = (each.astype(DTYPES[dtype].numpy) for each in (a, b))
+    assert checked(problem, a, b, c, c, generated=False).figures["ulp"] == units
