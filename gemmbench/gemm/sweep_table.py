@@ -408,10 +408,9 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
             "": lambda row: Cell(clean(row.title)),
             "size": lambda row: Cell(shape(row)),
         }
+        sheet = table(worst, subjects, _error_columns(rows))
         caption = f"Largest error in {dtype}: residual over its bound, and in units of the last place of C"
-        yield replace(
-            table(worst, subjects, _error_columns(rows)), heading=heading(run, device), caption=caption
-        )
+        yield replace(sheet, heading=heading(run, device), caption=caption)
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:

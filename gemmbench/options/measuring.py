@@ -466,10 +466,7 @@ class GemmCommandOptions(MeasurementOptions):
         Each device that supports `dtype` gets the plain peak, of multiply-adds. If any kernel uses tensor
         cores for `dtype` in the layouts of the shapes, every device that has these also gets their peak.
         """
-        layouts = {
-            Problem(1, 1, 1, dtype, trans_a=each.trans_a, trans_b=each.trans_b)
-            for each in self._problems(dtype)
-        }
+        layouts = {replace(each, m=1, n=1, k=1, ld=None) for each in self._problems(dtype)}
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
         uses_tensor_cores = any(
             kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.needs.dtypes
@@ -623,10 +620,7 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets, then those of --file, as far as --top includes them.
-
-        Shapes that differ only in name are merged.
-        """
+        """The shapes of the sets and of --file that --top includes, each once, whatever its names."""
         return self._selected[0]
 
     @property

@@ -90,10 +90,9 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
     shared = [key for key in best[0] if key in best[1]]
     if not shared:
         return
-    typed = dict.fromkeys(dtype for dtype, _ in shared)
-    facts = [
-        (*heading(*side), *(peak for dtype in typed for peak in heading(*side, dtype)[3:])) for side in sides
-    ]
+    types = dict.fromkeys(dtype for dtype, _ in shared)
+    peaks = [[peak for dtype in types for peak in heading(*side, dtype)[3:]] for side in sides]
+    facts = [(*heading(*side), *peaks[at]) for at, side in enumerate(sides)]
     names = [f"{each[0]}, {each[1]}" if facts[0][0] == facts[1][0] else each[0] for each in facts]
 
     def cells(key: tuple[str, Problem]) -> Iterator[Cell]:
@@ -106,17 +105,16 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
-    mark = "~" * any(not each[key][1].is_certain for each in best for key in shared)
+    last = Cell(
+        "~" * any(not each[key][1].is_certain for each in best for key in shared) + units.number(mean)
+    )
     program = faster_device((names[0], names[1]), best[0], best[1])
     yield Sheet(
         heading=facts[1],
         caption=f"compared with {', '.join(facts[0])}; the fastest of each shape that both ran",
         keys=("", "type"),
         blocks=((*(textwrap.fill(name, 2 * _LABEL) for name in names), "times as fast"),),
-        rows=(
-            *map(tuple, map(cells, shared)),
-            (Cell("geometric mean"), *[Cell("")] * 3, Cell(mark + units.number(mean))),
-        ),
+        rows=(*map(tuple, map(cells, shared)), (Cell("geometric mean"), *[Cell("")] * 3, last)),
         notes=(Note("", program, "bold"),) if program else (),
         left=frozenset({"type"}),
     )
@@ -152,17 +150,18 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
     columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []))
     columns += ("result",) if has_results else ()
-    mark = "~" * any(any(line.uncertain) for line in elsewhere)
-    mean = (
-        f"{counted(len(speeds), 'row')}, geometric mean {mark}{units.number(geometric_mean(speeds or [1]))} x"
-    )
+    mean = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
         blocks=(columns, *([tuple(more)] if more else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
         notes=(
-            *([Note("", f"{ELSEWHERE}: {mean} as fast", "bold")] if speeds else []),
+            *(
+                [Note("", f"On another device, {len(speeds)} rows: geometric mean {mean} x as fast", "bold")]
+                if speeds
+                else []
+            ),
             *(Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))),
         ),
         left=frozenset({"result"}),
@@ -171,11 +170,9 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
 
 def _shown_change(line: ComparedRow) -> str:
     """The change of a row's time; of another device how many times as fast it is; "" if it is unknown."""
-    if line.ratio is None:
-        return ""
-    return (
-        f"{units.number(1 / line.ratio.median)} x" if line.verdict == ELSEWHERE else change(line.ratio.median)
-    )
+    if line.ratio and line.verdict == ELSEWHERE:
+        return f"{units.number(1 / line.ratio.median)} x"
+    return change(line.ratio.median) if line.ratio else ""
 
 
 def _size(line: ComparedRow) -> float:
@@ -446,13 +443,7 @@ def to_junit(
         text = _text(sentence(line))
         if line in failures:
             case.result = [Failure(text, line.verdict)]
-        elif line.is_inconclusive or line.verdict not in (
-            "unchanged",
-            "within",
-            "faster",
-            "differs",
-            ELSEWHERE,
-        ):
+        elif line.is_inconclusive or line.verdict not in (*SUMMED_UP, "faster", "differs", ELSEWHERE):
             case.result = [Skipped(text)]
         else:
             case.system_out = text

@@ -303,7 +303,7 @@ def test_another_device_is_never_a_regression(factor: float) -> None:
     assert made.lines[0].ratio is not None
     shown = text(stack(pages.sheets(made)))
     count = sum(row.device >= 0 for row in base.rows) - 1
-    mean = re.search(rf"on another device: {count} rows, geometric mean (.*) x as fast", shown)
+    mean = re.search(rf"On another device, {count} rows: geometric mean (.*) x as fast", shown)
     assert mean is not None
     assert float(mean[1]) == pytest.approx(1 / factor, rel=0.02)
     assert "float peak 65.0 TFLOPS" in shown
