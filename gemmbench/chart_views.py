@@ -172,6 +172,7 @@ COLOURS: Mapping[Verdict, str] = {
     "possibly slower": pane.COLOURS[4],
     "differs": pane.COLOURS[4],
     "cannot tell": pane.PALE,
+    "on another device": pane.GREY,
     "within": pane.GREY,
     "unchanged": pane.GREY,
     "faster": pane.COLOURS[2],

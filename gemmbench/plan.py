@@ -12,7 +12,7 @@ from typing import Literal
 
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import BY_NAME, FASTER
+from gemmbench.ladder import BY_NAME, FASTER, conversion
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out
 from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
@@ -278,11 +278,11 @@ def _gemm_case(
 
 def _conversion(variant: Variant, dtype: str) -> str:
     """A note on who makes shorter numbers of the operands, and how; "" if nobody does."""
-    if not DTYPES[dtype].dropped:
-        return ""
-    if variant.library:
-        return f"{variant.name} rounds operands to {dtype}, to nearest"
-    return f"tensor cores truncate operands to {dtype}: up to twice the error of rounding"
+    notes = {
+        "rounded": f"{variant.name} rounds operands to {dtype}, to nearest",
+        "cut": f"tensor cores truncate operands to {dtype}: up to twice the error of rounding",
+    }
+    return notes.get(conversion(variant.name, dtype), "")
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
@@ -572,6 +572,7 @@ def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Vari
         lengths = problem.m, problem.n, problem.k
         layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b)
         gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, *layout, batch=problem.count)
+        gemm = replace(gemm, calls=row.calls or 1)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")

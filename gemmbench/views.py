@@ -102,8 +102,8 @@ def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet
 
 
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
-    """The tables of a run in GitHub's markdown, with the best in bold."""
-    return markdown(sheets(run, order)) or "No rows.\n"
+    """The tables of a run in GitHub's markdown, with the best in bold, and the errors of its kernels."""
+    return markdown([*sheets(run, order), *sweep_table.error_sheets(run, order)]) or "No rows.\n"
 
 
 _DEVICE = ("clock MHz", "max MHz", "power W", "temp C", "limits")

@@ -47,6 +47,8 @@ def _workloads(options: measuring.WorkloadsOptions) -> None:
     if options.dry_run:
         for name in options.set_names:
             running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
+        if options.left_out:
+            running.say(options.left_out.sentence)
     running.measure(options)
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from gemmbench import __version__
 from gemmbench.gemm import workloads
+from gemmbench.ladder import conversion
 from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
@@ -78,6 +79,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("trans_a", bool, "whether A is stored k x m, and op(A) is its transpose"),
     Column("trans_b", bool, "whether B is stored n x k, and op(B) is its transpose"),
     Column("batch", int, "problems of this shape in one launch"),
+    Column("calls", int, "calls that a program makes of this shape; 1 if they were not counted"),
     Column("alpha", float, "factor of op(A) op(B)"),
     Column("beta", float, "factor of the old C"),
     Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),
@@ -100,6 +102,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("width", int, "elements of the vectors of a probe"),
     Column("noise", float, "half the interval's width over the median, in the innermost scope"),
     Column("residual", float, "worst residual of an element of C over its bound"),
+    Column("residual_ulp", float, "the same in units of the last place of C's largest element"),
+    Column("conversion", str, "how operands became tf32: rounded or cut; empty for other types"),
     Column("versus", str, "kernel it was interleaved with"),
     Column("versus_ratio", float, "how many times as fast as the kernel in versus"),
     *_interval("versus", "versus_ratio"),
@@ -173,7 +177,8 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
 
 
 def _derived(run: Run, row: Row) -> dict[str, object]:
-    return {**rates.derived(run, row), **device_names(run, row), **workloads.derived(run, row)}
+    how = {"conversion": conversion(row.variant, row.dtype) if row.kind == "gemm" else None}
+    return {**rates.derived(run, row), **how, **device_names(run, row), **workloads.derived(run, row)}
 
 
 def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
@@ -182,6 +187,7 @@ def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
         **_derived(run, row),
         "device": row.device,
         "label": row.label or row.phase,
+        "calls": (row.calls or 1) if row.problem else None,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
         **_conditions(row),
@@ -289,7 +295,7 @@ def _label(row: Row, several: bool) -> str:
 NAMES = ("header", "row", "records")
 """The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
-_OPTIONAL = ("net_s", "net_share", "own", "operands")  # only where they are known
+_OPTIONAL = ("net_s", "net_share", "own", "operands", "calls")  # only where they are known
 _FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict")
 
 

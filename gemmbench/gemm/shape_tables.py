@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import geometric_mean
 
 from gemmbench.gemm import sweep_table
-from gemmbench.ladder import BASELINE
+from gemmbench.ladder import BASELINE, BASELINES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row
@@ -28,8 +28,14 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
 
     Each has a line for every shape, in the order of the run, with its best kernel in `scope`. If several
     kernels were interleaved with that of ``--versus``, a table of ratios follows, in the `order` of variants.
+    If a program's calls were counted, there is a table of them instead.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    if any(row.calls for row in rows):
+        problems = by_key((row.dtype, row.problem) for row in rows).values()
+        is_asked = len(set(map(frozenset, problems))) == 1  # --dtype measures every shape in every type
+        parts = sweep_table.by_device(rows, lambda row: row.dtype if is_asked else None, order)
+        return [_program_sheet(run, *part, scope) for part in parts]
     sheets = []
     for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype")):
         lines = _lines(run, device, own_rows, scope, order)
@@ -94,10 +100,12 @@ class _ShapeLine:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        lengths = (self.problem.m, self.problem.n, self.problem.k)
-        name = f"{self.name}{self.problem.apart()}"
-        name = textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
-        return (Cell(name or "-"), *map(Cell, map(str, lengths)))
+        return _shape_cells(f"{self.name}{self.problem.apart()}", self.problem)
+
+
+def _shape_cells(name: str, problem: Problem) -> tuple[Cell, ...]:
+    name = textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
+    return (Cell(name or "-"), *map(Cell, map(str, (problem.m, problem.n, problem.k))))
 
 
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
@@ -177,6 +185,131 @@ def _workloads_sheet(
     )
 
 
+_MOST_LINES = 15  # shapes of a program; the others are summed in one line
+
+
+@dataclass(frozen=True)
+class _CallsLine:
+    """All calls that a program makes of one shape, or of several."""
+
+    shape: tuple[Cell, ...]  # name, m, n, k, data type
+    calls: int
+    flops: int
+    library: claims.Evidence | None  # seconds
+    best: claims.Evidence | None
+    kernel: str = ""  # that `best` is of
+    is_faster: bool = True  # it is known to be faster than the library
+    is_fastest: bool = True  # it is known to be faster than all others
+
+
+def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
+    """The calls of a program on a device, the shapes with the longest time first, and the sum of all.
+
+    The library is cuBLAS, CLBlast or numpy, the first that has a rate in the scope. Without one, the time is
+    that of the best kernel. `dtype` is None if the shapes have several types.
+    """
+    rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
+    name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
+    library = next((clean(row.title) for row in rated if row.variant == name), "")
+    by_shape = by_key(((row.dtype, row.problem), row) for row in rows).values()
+    lines = [_calls_line(run, device, alike, name, scope) for alike in by_shape]
+    lines.sort(key=lambda line: -getattr(line.library or line.best, "median", 0.0))
+    left_out, count = run.header.left_out, len(lines) if len(lines) == _MOST_LINES + 1 else _MOST_LINES
+    flops = sum(line.flops for line in lines) + (left_out.flops if left_out else 0)
+    shown = [*lines[:count], *([_rest(lines[count:], name)] if lines[count:] else [])]
+
+    def cells(line: _CallsLine) -> Iterator[Cell]:
+        """The cells of a line: shape, calls, share, the time, the best kernel, its ratio to the library."""
+        yield from line.shape if dtype is None else line.shape[:-1]
+        yield from (Cell(f"{line.calls:,}"), sweep_table.known(flops and line.flops / flops, units.share))
+        time = line.library if library else line.best
+        yield Cell(_mark(time) + units.seconds(time.median)) if time else NOTHING
+        yield Cell(line.kernel)
+        if line.library and line.best:
+            ratio = units.number(line.library.median / line.best.median)
+            yield Cell(_mark(line.library, line.best) + ratio)
+        elif library:
+            yield NOTHING
+
+    seen = [row for row in rows if row.variant == name or row.status in (*FAILED, "skipped")]
+    seen += [row for row, _ in claims.best_of_shapes(rows, run, device, scope).values()]
+    columns = ("m", "n", "k", *(["type"] if dtype is None else []), "calls", "of flops")
+    kind = f"{dtype} GEMMs" if dtype else "GEMMs"
+    return Sheet(
+        heading=heading(run, device, dtype),
+        caption=f"{kind} of a program, time of all calls {sweep_table.SCOPE_WORDS[scope]}",
+        blocks=(columns, (library, "best", f"x {library}") if library else ("time", "best")),
+        rows=tuple(tuple(cells(line)) for line in shown),
+        left=frozenset({"type", "best"}),
+        notes=(
+            *_program_conclusion(lines, library),
+            *([Note("", left_out.sentence, "yellow")] if left_out else []),
+            *notes.remarks(run, device, seen, _place, "shape", scope),
+        ),
+    )
+
+
+def _mark(*seconds: claims.Evidence) -> str:
+    return "" if all(each.is_certain for each in seconds) else notes.UNCERTAIN
+
+
+def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope: str) -> _CallsLine:
+    """All calls of the shape that the rows are of, with the library and with the fastest of all rows."""
+    row, problem = rows[0], rows[0].problem
+    assert problem is not None
+    rated = [(each, rate) for each in rows if (rate := claims.compared(run, device, each, scope))]
+    cells = _shape_cells(f"{clean(row.label)}{problem.apart()}{problem.scalars}", problem)
+    counts = row.calls or 1, (row.calls or 1) * problem.flops
+    if not rated:
+        return _CallsLine((*cells, Cell(row.dtype)), *counts, None, None, "-")
+    best, rate = max(rated, key=lambda pair: pair[1].median)
+    called = [(each, known) for each, known in rated if each.variant == library]
+    best_s = claims.all_calls(best, rate)
+    return _CallsLine(
+        (*cells, Cell(row.dtype)),
+        *counts,
+        claims.all_calls(*called[0]) if called else None,
+        best_s,
+        f"{_mark(best_s)}{clean(best.title)}",
+        best_s.is_certain and rate.is_above_all(known for _, known in called),
+        len(rated) < 2 or rate.is_above_all(known for each, known in rated if each is not best),
+    )
+
+
+def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
+    """The sum of several lines. Its times are of those that have all times."""
+    timed = [line for line in lines if line.best and (line.library or not library)]
+    seconds = claims.total(line.library for line in timed), claims.total(line.best for line in timed)
+    cells = (Cell(f"{len(lines)} more shapes"), *[Cell("")] * 4)
+    return _CallsLine(cells, sum(line.calls for line in lines), sum(line.flops for line in lines), *seconds)
+
+
+def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
+    """The time of all calls with the library, and that with the best of each shape.
+
+    Shapes whose time is uncertain are excluded, and the sentence says so. A kernel counts as the best only if
+    it is known to be faster than the library.
+    """
+    sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
+    best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
+    called_s = claims.total(line.library for line in sure)
+    if best_s is None:
+        return [Note("", "No shape has a certain time, so the calls are not summed.", "dim")]
+    called = f"As called with {library} {units.seconds(called_s.median)}" if called_s else "All calls"
+    of = f" in {len(sure)} of {len(lines)} shapes; the others are uncertain" if len(sure) < len(lines) else ""
+    text = f"{called}, best of each {units.seconds(best_s.median)}{of}."
+    return [Note("", text, "bold"), *_undecided([line.is_fastest for line in lines])]
+
+
+def _undecided(are_fastest: Sequence[bool]) -> list[Note]:
+    """A note on the shapes whose best row is not known to be the fastest, if there are any."""
+    if all(are_fastest):
+        return []
+    count = len(are_fastest)
+    many = f"{are_fastest.count(False)} of {count} shapes" if count > 1 else "this shape"
+    return [Note("", f"best is the highest median. It may not be the fastest on {many}.", "dim")]
+
+
 def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
     """The ratios of the best kernels to that of ``--versus`` and their geometric mean; none without one."""
     name = sweep_table.partner_name(rows)
@@ -247,10 +380,7 @@ def _workloads_conclusion(
     if len(measured) > 1 and name:
         figure = f"geometric mean {rate_text(means[name].median)} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
-    if undecided := sum(not line.is_fastest for line in measured):
-        many = f"{undecided} of {len(measured)} shapes" if len(measured) > 1 else "this shape"
-        text = f"best is the highest median. It may not be the fastest on {many}."
-        conclusions.append(Note("", text, "dim"))
+    conclusions += _undecided([line.is_fastest for line in measured])
     compared = [line for line in lines if line.ratio is not None]
     pays = [line.pays(run) for line in compared]
     if compared:

@@ -11,10 +11,10 @@ from operator import attrgetter
 from typing import TypeVar
 
 from gemmbench.gemm.workloads import nets
-from gemmbench.ladder import BASELINE
+from gemmbench.ladder import BASELINE, conversion
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, GRAPH, MATH, SCOPES, Check, Elements, Launch, Row, titled
+from gemmbench.model.row import CHAIN, GRAPH, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
@@ -354,7 +354,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         mark = notes.UNCERTAIN if share is not None and is_share_uncertain(run, row, compared) else ""
         return known(share, lambda value: f"{mark}{units.percent(value)}")
 
-    residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
         "": lambda row: Cell(clean(row.title)),
         "size": lambda row: Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
@@ -363,7 +362,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         "of peak": of_peak,
         "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
         **versus_columns(rows, "kernel", interval=True),
-        **(residual if any(MATH in row.parameters for row in rows) else {}),
+        **_error_columns(rows),
         **energy_columns(rows),
     }
     has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
@@ -386,6 +385,32 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
             *net_notes(run, device, dtype),
         ),
     )
+
+
+def _error_columns(rows: Sequence[Row]) -> Columns[Row]:
+    """The columns of a row's largest error, over its bound and in last places of C, and of tf32 operands."""
+    columns: Columns[Row] = {
+        "residual": lambda row: known(rates.residual(row), units.number),
+        "ulp": lambda row: known(rates.residual(row, "ulp"), units.number),
+        "operands": lambda row: Cell(conversion(row.variant, row.dtype)),
+    }
+    unknown = NOTHING, Cell("")
+    return {name: cell for name, cell in columns.items() if any(cell(row) not in unknown for row in rows)}
+
+
+def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
+    """Yield tables by device and data type: the row of each kernel with the largest error over its bound."""
+    checked = [row for row in run.rows if row.kind == "gemm" and rates.residual(row) is not None]
+    for device, dtype, rows in by_device(checked, attrgetter("dtype"), order):
+        kernels = by_key((row.title, row) for row in rows).values()
+        worst = [max(alike, key=lambda row: rates.residual(row) or 0.0) for alike in kernels]
+        subjects: Columns[Row] = {
+            "": lambda row: Cell(clean(row.title)),
+            "size": lambda row: Cell(shape(row)),
+        }
+        sheet = table(worst, subjects, _error_columns(rows))
+        caption = f"Largest error in {dtype}: residual over its bound, and in units of the last place of C"
+        yield replace(sheet, heading=heading(run, device), caption=caption)
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:

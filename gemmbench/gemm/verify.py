@@ -422,19 +422,23 @@ class DrawnRows:
         """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
         `c` is C after, m x n of every problem. `c0` is C before, not read if beta is 0. `sums` is the type of
-        sums if it is not C's. The figure, if there are elements, is the largest error over its bound.
+        sums if it is not C's. The figures, if there are elements, are the largest error over its bound, and
+        the largest error in units of the last place of C's largest element.
         """
         problem = self._problem
         got, product, added = self._values(c, c0)
         bound = self._bound(product, added, sums)
         with np.errstate(all="ignore"):
-            ratio = np.abs(got - (product + added)) / (bound + np.finfo(np.float64).tiny)
+            error = np.abs(got - (product + added))
+            ratio = error / (bound + np.finfo(np.float64).tiny)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
         if not ratio.size:
             return Check("ok")
         worst = float(ratio.max())
+        unit = np.exp2(np.floor(np.log2(max(np.abs(product + added).max(), np.finfo(np.float64).tiny))))
+        figures = {"element": worst, "ulp": float(error.max() / (unit * problem.result.eps or 1.0))}
         if worst <= 1:
-            return Check("ok", {"element": worst})
+            return Check("ok", figures)
         i, j = np.argwhere(~(ratio <= 1))[0]
         row = int(self._rows[i])
         where = f"in problem {row // problem.m} of {problem.batch}, " if problem.batch > 1 else ""
@@ -443,7 +447,7 @@ class DrawnRows:
             f"not {(product + added)[i, j]:.6g}: "
             f"{int((~(ratio <= 1)).sum())} of {ratio.size} elements exceed the rounding bound"
         )
-        return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
+        return Check("wrong", figures if all(map(math.isfinite, figures.values())) else {}, (reason,))
 
     def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
         """What exceeds the largest number of its type where C is not finite, as a sentence begins; or "".

@@ -6,20 +6,23 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.problem import LONGEST, Leading, leading
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import LONGEST, Gemm, Leading, leading
 from gemmbench.model.row import Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import LeftOut, Run
 from gemmbench.model.units import by_key, reason_of, spelt_out
 from gemmbench.stats import rates
 
@@ -38,6 +41,19 @@ class Shape:
     trans_a: bool = False  # A is stored k x m
     trans_b: bool = False  # B is stored n x k
     batch: int = 1  # problems in one launch
+    dtype: str | None = None  # None: that of --dtype
+    alpha: float | None = None  # None: that of --alpha
+    beta: float | None = None
+    calls: int = 1  # how often the program made this call
+
+    def problem(self, dtype: str = "float", alpha: float = 1.0, beta: float = 0.0) -> Gemm:
+        """Its problem. The arguments are for what it does not say itself."""
+        alpha = alpha if self.alpha is None else self.alpha
+        beta = beta if self.beta is None else self.beta
+        return Gemm(
+            self.m, self.n, self.k, self.dtype or dtype, alpha, beta, self.name, self.ld,
+            self.trans_a, self.trans_b, self.batch, self.calls,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -163,9 +179,47 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each shape once, in the order of its first, with the names of all: ``q = k and 2 more``."""
-    names = by_key((replace(shape, name=""), shape.name) for shape in shapes)
-    return tuple(replace(shape, name=_joined(list(dict.fromkeys(known)))) for shape, known in names.items())
+    """Each shape once, in the order of its first, with the names of all: ``q = k and 2 more``.
+
+    Calls are added up, if any shape was called more than once: only then do the shapes stand for calls.
+    """
+    groups = by_key((replace(shape, name="", calls=1), shape) for shape in shapes)
+    are_counted = any(shape.calls > 1 for alike in groups.values() for shape in alike)
+    return tuple(
+        replace(
+            shape,
+            name=_joined(list(dict.fromkeys(each.name for each in alike))),
+            calls=sum(each.calls for each in alike) if are_counted else 1,
+        )
+        for shape, alike in groups.items()
+    )
+
+
+_BALANCE = 15  # operations in float while a byte comes from memory: 14.6 on an H200, 12.5 on an A100
+
+
+def _predicted(shape: Shape) -> float:
+    """The time of all calls of a shape, in the time of an operation in float: a guess for any device.
+
+    It is the same for all devices, so that they measure the same shapes. Shorter types are faster.
+    """
+    problem = shape.problem()
+    operations = problem.flops * DTYPES[problem.dtype].itemsize / DTYPES["float"].itemsize
+    return shape.calls * max(operations, _BALANCE * problem.operand_bytes)
+
+
+def heaviest(shapes: Sequence[Shape], percent: float) -> tuple[tuple[Shape, ...], LeftOut | UnsetType]:
+    """The fewest shapes with this share of the predicted time, in their order, and what is left out."""
+    times = list(map(_predicted, shapes))
+    order = sorted(range(len(shapes)), key=lambda index: -times[index])
+    before = accumulate((times[index] for index in order), initial=0.0)
+    kept = {index for index, time in zip(order, before, strict=False) if time < percent / 100 * sum(times)}
+    rest = [index for index in order if index not in kept]
+    if not rest or percent >= 100:
+        return tuple(shapes), UNSET
+    flops = sum(shapes[index].calls * shapes[index].problem().flops for index in rest)
+    share = sum(times[index] for index in rest) / sum(times)
+    return tuple(shapes[index] for index in sorted(kept)), LeftOut(len(rest), flops, share)
 
 
 def _joined(names: list[str]) -> str:
@@ -195,6 +249,8 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
     trans_a: bool = False
     trans_b: bool = False
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBLEMS)] = 1
+    dtype: str | None = None
+    calls: Length = 1
 
 
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
@@ -251,7 +307,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
         name = line.name or f"{spelt_out(path.name)}:{lines.line_num}"
-        shapes.append(Shape(name, line.m, line.n, line.k, apart, **trans, batch=line.batch))
+        layout = apart, line.trans_a, line.trans_b, line.batch
+        shapes.append(Shape(name, line.m, line.n, line.k, *layout, line.dtype, calls=line.calls))
     if not shapes:
         raise UsageError(f"{path}: no shape follows the header")
     return shapes

@@ -15,7 +15,7 @@ from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
@@ -122,6 +122,13 @@ def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
     """
     host = (BASELINE, *[name for name in (MKL,) if name in device.libraries])
     return (*host, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
+
+
+def conversion(variant: str, dtype: str) -> str:
+    """How a kernel or library makes shorter numbers of operands: ``rounded``, ``cut``, or "" if they fit."""
+    if not DTYPES[dtype].dropped:
+        return ""
+    return "rounded" if variant in BASELINES else "cut"
 
 
 def variant_of(case: Case) -> Variant:

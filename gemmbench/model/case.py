@@ -147,6 +147,7 @@ class Case:
             label=self.problem.label if self.problem else "",
             own=self.own.name if self.own else UNSET,
             operands=self.operands.names or UNSET,
+            calls=self.problem.calls if self.problem and self.problem.calls > 1 else UNSET,
         )
 
 

@@ -141,6 +141,7 @@ class Gemm(Dimensions):
     trans_a: bool = False
     trans_b: bool = False
     batch: int = 1
+    calls: int = field(default=1, compare=False)  # how often a program made this call
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):

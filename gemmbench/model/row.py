@@ -227,6 +227,7 @@ class Row:
     matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
     operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
+    calls: Annotated[int, Meta(ge=1)] | UnsetType = UNSET  # that a program made, where they are more than one
 
     @property
     def key(self) -> RowKey:

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
-from gemmbench.model.units import reason_of
+from gemmbench.model.units import counted, percent, reason_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -86,6 +87,21 @@ class BusyError(RunFileError):
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """The shapes of a program that ``--top`` excludes."""
+
+    shapes: int
+    flops: int  # of all their calls
+    share: float  # of the predicted time
+
+    @property
+    def sentence(self) -> str:
+        """How much was not measured, and how to measure it."""
+        what = f"{counted(self.shapes, 'shape', ',')} left out, {percent(self.share)} of the predicted time"
+        return f"{what}: --top 100 measures all."
+
+
+@dataclass(frozen=True)
 class Header:
     """What a run was: line 1 of its file."""
 
@@ -101,6 +117,7 @@ class Header:
     named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
     more_kernels: int = 0  # that can run on the devices, and are not among the default ones
     quiet_s: dict[str, float] = field(default_factory=dict)  # bursts of earlier runs: see `quiet.known`
+    left_out: LeftOut | UnsetType = UNSET
 
 
 @dataclass(frozen=True, eq=False)

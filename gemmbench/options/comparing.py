@@ -139,7 +139,8 @@ class ComparisonOptions(Options):
         "finest",
     )
     across: str | None = comparison_option(
-        f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated.",
+        f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated. device includes driver "
+        "and memory, and shows how fast two devices are.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
     )
@@ -182,7 +183,7 @@ class ComparisonOptions(Options):
         return Rules(
             *parse_thresholds(self.threshold),
             scope=None if self.scope == "finest" else self.scope,
-            across=frozenset(differences),
+            across=frozenset((*differences, *(("driver", "memory") if "device" in differences else ()))),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
         )
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import click
+from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError, ladder
 from gemmbench.gemm.operands import read_header
-from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, heaviest, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import DeviceFacts
@@ -22,6 +23,7 @@ from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES, GEMM_DTYP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import Leading, leading
 from gemmbench.model.row import MATHS, SCOPES
+from gemmbench.model.run_file import LeftOut
 from gemmbench.options import (
     CHART,
     COUNT,
@@ -75,6 +77,7 @@ EVERY_PROBE = "all"  # of --describe without a name
 SIZES = "Comma-separated sizes, instead of a range."
 DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
+_TOP = 95.0  # per cent of the predicted time: what is left out matters less than most rows' interval
 
 
 def device_option(default: str = "the best found", group: str = PROBLEM, several: bool = True) -> Any:
@@ -425,8 +428,13 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The problems, of every data type alike."""
+        """The problems. Those without a data type are measured in every type."""
         raise NotImplementedError
+
+    @property
+    def left_out(self) -> LeftOut | UnsetType:
+        """The shapes that --top excludes, if there are any."""
+        return UNSET
 
     @property
     def operands(self) -> Operands:
@@ -459,9 +467,7 @@ class GemmCommandOptions(MeasurementOptions):
         Each device that supports `dtype` gets the plain peak, of multiply-adds. If any kernel uses tensor
         cores for `dtype` in the layouts of the shapes, every device that has these also gets their peak.
         """
-        layouts = {
-            Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
-        }
+        layouts = {replace(each, m=1, n=1, k=1, ld=None) for each in self._problems(dtype)}
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
         uses_tensor_cores = any(
             kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.needs.dtypes
@@ -479,14 +485,9 @@ class GemmCommandOptions(MeasurementOptions):
         return Shape("", m, n, k, ld, self.trans_a, self.trans_b, self.batch)
 
     def _problems(self, dtype: str) -> list[Problem]:
-        """The problem of each shape in one data type, with alpha, beta, strides, transposition and batch."""
-        return [
-            Problem(
-                *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
-                *(shape.trans_a, shape.trans_b, shape.batch),
-            )
-            for shape in self.shapes
-        ]
+        """The problem of each shape that is to be measured in a data type, with alpha and beta."""
+        shapes = (shape for shape in self.shapes if shape.dtype in (None, dtype))
+        return [shape.problem(dtype, self.alpha, self.beta) for shape in shapes]
 
     def _gemms(self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned) -> Plan:
         """Plan all kernels and shapes in one data type, alternating with the --versus kernel if there is one.
@@ -594,6 +595,13 @@ class WorkloadsOptions(GemmCommandOptions):
         metavar="FILE.csv",
         common=True,
     )
+    dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: that of the file, or float]", None)
+    top: float | None = problem_option(
+        "Measure only the shapes with this percentage of the predicted time.  "
+        f"[default: {_TOP:g} if the file counts calls, otherwise 100]",
+        Number(0),
+        metavar="PERCENT",
+    )
     batch: int = problem_option("Images or sequences per batch.", SIZE, 1)
     prompt: int = problem_option("Tokens per prompt.", SIZE, PROMPT)
 
@@ -604,9 +612,29 @@ class WorkloadsOptions(GemmCommandOptions):
         words = names.choose(self.set, (*SETS, "all"), "set of shapes")
         return tuple(name for name in SETS if name in words or "all" in words)
 
+    def __post_init__(self) -> None:
+        """Raise `UsageError` if --top is above 100."""
+        if self.top is not None and self.top > 100:
+            raise UsageError(f"--top is a percentage of the predicted time, at most 100, not {self.top:g}")
+        super().__post_init__()
+
     @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The types of --dtype, else those of the shapes."""
+        own = ",".join(dict.fromkeys(shape.dtype or "float" for shape in self.shapes))
+        return names.choose_dtypes(own if self.dtype is None else self.dtype, GEMM_DTYPES)
+
+    @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets, then those of --file. Shapes that differ only in name are merged."""
+        """The shapes of the sets and of --file that --top includes, each once, whatever its names."""
+        return self._selected[0]
+
+    @property
+    def left_out(self) -> LeftOut | UnsetType:
+        return self._selected[1]
+
+    @cached_property
+    def _selected(self) -> tuple[tuple[Shape, ...], LeftOut | UnsetType]:
         shapes = [
             replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
             for name in self.set_names
@@ -614,7 +642,10 @@ class WorkloadsOptions(GemmCommandOptions):
         ]
         if self.file:
             shapes += read_shapes(self.file, self.trans_a, self.trans_b)
-        return merged(shapes)
+        is_given = self.dtype is not None
+        every = merged(replace(each, dtype=None if is_given else each.dtype or "float") for each in shapes)
+        default = _TOP if any(shape.calls > 1 for shape in every) else 100.0
+        return heaviest(every, default if self.top is None else self.top)
 
 
 def _length(help: str, **spec: Any) -> Any:

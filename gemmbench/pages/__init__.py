@@ -282,6 +282,10 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
         if shared:
             title = f"Runs of {device} side by side"
             yield PageSection(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
+    every = {device_name(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
+    sides = [*every.values()]
+    if tables := [table for other in sides[1:] for table in results.two_devices(sides[0], other)]:
+        yield PageSection("devices", "Devices side by side", sheets=tuple(tables))
 
 
 def _side_by_side(shared: _Problems, scope: str) -> Sheet:

@@ -202,6 +202,11 @@ def difference(
     return f"{reason}; {remedy}, or compare anyway with --across {kind}"
 
 
+def is_other_device(old: tuple[Run, Row], new: tuple[Run, Row], scope: str | None) -> bool:
+    """Whether two rows with one key ran on different devices or hosts."""
+    return any(kind == "device" for kind, _ in _differences(_facts(old, new, scope), ()))
+
+
 def _differences(facts: Iterable[Fact], across: Collection[str]) -> Iterator[tuple[Kind | None, str]]:
     """The kind and a message of each difference that `across` does not allow."""
     for kind, name, before, after in facts:

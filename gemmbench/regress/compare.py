@@ -23,7 +23,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.comparing import Rules
-from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
+from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost, is_other_device
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import has_bursts, interleaved_seconds, is_on_cpu, is_uncertain, on_host, work
 
@@ -40,7 +40,7 @@ _CONTROL = 0.05  # control bursts that differ by more than this show another pro
 
 Verdict = Literal[
     "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
-    "differs", "new", "within", "unchanged", "faster",
+    "differs", "new", "on another device", "within", "unchanged", "faster",
 ]  # fmt: skip
 VERDICTS: dict[Verdict, str] = {
     "slower": "above the limit at which a row fails",
@@ -52,12 +52,14 @@ VERDICTS: dict[Verdict, str] = {
     "cannot tell": "too uncertain to compare with the threshold",
     "differs": "above or below the threshold in a single baseline run",
     "new": "the baseline has no time for it",
+    "on another device": "with --across device: how fast two devices are, never a regression",
     "within": "within the threshold in a single baseline run",
     "unchanged": "all of its interval is within the threshold",
     "faster": "faster by more than the threshold",
 }
 """Every verdict, the worst first."""
 
+ELSEWHERE: Verdict = "on another device"
 LOST: tuple[Verdict, ...] = ("missing", "not comparable")
 FAILING: tuple[Verdict, ...] = ("slower", "broken", "resources changed")
 
@@ -190,7 +192,8 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
     for key in dict.fromkeys([*baseline.rows, *(key for each in replicates for key in each.rows)]):
         line = _line(baseline, key, [each for each in replicates if key in each.rows])
         if isinstance(line, ComparedRow):
-            lines.append(_with_resources(baseline, line, replicates))
+            line = _with_resources(baseline, line, replicates)
+            lines.append(_of_two_devices(baseline, line, replicates))
         else:
             left_out[line] += 1
     unused = rules.by_name.keys() - {line.row.variant for line in lines}
@@ -199,7 +202,7 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
         f"The preset of {line.row.variant} is {listed(line.row.parameters)}, not {listed(before.parameters)}."
         for line in lines
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
-        if before.parameters != line.row.parameters
+        if before.parameters != line.row.parameters and line.verdict != ELSEWHERE
     )
     remarks += [] if rules.interleaved else _environments(bases[0], news[0])
     return Comparison(baseline.runs, tuple(news), rules, tuple(lines), dict(left_out), tuple(remarks))
@@ -240,7 +243,8 @@ def concluded(comparison: Comparison) -> Comparison:
             *remarks,
         )
     unfit = why_unfit([line.spread for line in lines if line.ratio and line.runs[0] > 1])
-    if max((line.runs[0] for line in lines), default=0) == 1:
+    is_judged = {line.verdict for line in lines if line.ratio} != {ELSEWHERE}
+    if is_judged and max((line.runs[0] for line in lines), default=0) == 1:
         unfit = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
     lines = _with_resource_verdicts(rules, lines)
     return replace(comparison, lines=lines, remarks=(*remarks, unfit) if unfit else remarks)
@@ -344,6 +348,25 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
     elif all(baseline.difference(each, now, line.key, also) for each in olds):
         return line
     return replace(line, resources="; ".join(changed_resources(before, row)))
+
+
+def _of_two_devices(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
+    """The line without a judgement if its rows ran on different devices, as ``--across device`` allows.
+
+    Its interval is unknown. A row that has no time on the new device is missing. Only a wrong result stays.
+    """
+    key, rules = line.key, baseline.rules
+    olds, latest = ([each for each in side if key in each.rows] for side in (baseline.replicates, news))
+    if rules.interleaved or "device" not in rules.across or not (olds and latest):
+        return line
+    old, new = ((side[0].run, side[0].rows[key]) for side in (olds, latest))
+    if not is_other_device(old, new, rules.scope):
+        return line
+    if line.ratio:
+        ratio = replace(line.ratio, low=math.nan, high=math.nan)
+        return replace(line, verdict=ELSEWHERE, reason="", ratio=ratio, resources="")
+    is_lost = line.verdict in FAILING and line.row.status != "wrong"
+    return replace(line, verdict="missing") if is_lost or line.is_inconclusive else line
 
 
 def _with_resource_verdicts(rules: Rules, lines: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:

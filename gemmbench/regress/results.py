@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from statistics import geometric_mean
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import MATH, Row, exported
+from gemmbench.model.row import MATH, Problem, Row, exported
+from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
-from gemmbench.regress.compare import FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
-from gemmbench.report.notes import shape
-from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
-from gemmbench.stats.rates import problem_fields
+from gemmbench.regress.baseline import device_difference, device_map
+from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
+from gemmbench.report.notes import marked, shape
+from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
+from gemmbench.stats.claims import best_of_shapes, faster_device
+from gemmbench.stats.rates import problem_fields, shown_samples, view_scope
 
 STYLES: dict[Verdict, str] = {
     **dict.fromkeys(FAILING, "bold red"),
     **dict.fromkeys(("possibly slower", "cannot tell", "differs", *LOST), "yellow"),
     "new": "dim",
+    ELSEWHERE: "",
     "within": "",
     "unchanged": "",
     "faster": "green",
@@ -60,7 +66,58 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
         remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
     last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))
     tables = (_sheet(comparison, groups[device], every) for device in devices)
-    return [*(table for table in tables if table.rows or table.notes), last]
+    return [*_pairs(comparison), *(table for table in tables if table.rows or table.notes), last]
+
+
+def _pairs(comparison: Comparison) -> Iterator[Sheet]:
+    """Yield the tables of `two_devices` for the devices that ``--across device`` compares."""
+    base, new = comparison.bases[0], comparison.news[0]
+    positions = device_map(base.header, new.header) if "device" in comparison.rules.across else ()
+    for at, old in enumerate(positions):
+        both = *base.header.devices[old : old + 1], new.header.devices[at]
+        if len(both) == 2 and device_difference(*both, {"driver"}):
+            yield from two_devices((base, old), (new, at), comparison.rules.scope)
+
+
+def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = None) -> Iterator[Sheet]:
+    """Yield a table of the shapes that two devices ran: times of the fastest row, ratio, geometric mean.
+
+    Both devices, as run and position, appear with their measured peaks. If the calls of a program were
+    counted, a note says which device runs it faster. No table without a shared shape.
+    """
+    sides, scope = (old, new), scope or view_scope(old[0], new[0])
+    best = [best_of_shapes(run.rows, run, device, scope) for run, device in sides]
+    shared = [key for key in best[0] if key in best[1]]
+    if not shared:
+        return
+    types = dict.fromkeys(dtype for dtype, _ in shared)
+    peaks = [[peak for dtype in types for peak in heading(*side, dtype)[3:]] for side in sides]
+    facts = [(*heading(*side), *peaks[at]) for at, side in enumerate(sides)]
+    names = [f"{each[0]}, {each[1]}" if facts[0][0] == facts[1][0] else each[0] for each in facts]
+
+    def cells(key: tuple[str, Problem]) -> Iterator[Cell]:
+        """The cells of a shape: its name, type and two times, each with its kernel; the ratio."""
+        pairs = [each[key] for each in best]
+        yield from (Cell(where(pairs[1][0])), Cell(key[0]))
+        for (run, _), (row, rate) in zip(sides, pairs, strict=True):
+            seconds = units.seconds(key[1].flops / rate.median)
+            yield Cell(f"{marked(run, row, seconds, shown_samples(row, scope))} {clean(row.title)}")
+        yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
+
+    mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
+    last = Cell(
+        "~" * any(not each[key][1].is_certain for each in best for key in shared) + units.number(mean)
+    )
+    program = faster_device((names[0], names[1]), best[0], best[1])
+    yield Sheet(
+        heading=facts[1],
+        caption=f"compared with {', '.join(facts[0])}; the fastest of each shape that both ran",
+        keys=("", "type"),
+        blocks=((*(textwrap.fill(name, 2 * _LABEL) for name in names), "times as fast"),),
+        rows=(*map(tuple, map(cells, shared)), (Cell("geometric mean"), *[Cell("")] * 3, last)),
+        notes=(Note("", program, "bold"),) if program else (),
+        left=frozenset({"type"}),
+    )
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
@@ -74,6 +131,9 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
     shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
     has_interval = any(map(interval, shown))
     has_minima = every and not comparison.rules.interleaved
+    elsewhere = [line for line in shown if line.verdict == ELSEWHERE]
+    speeds = [1 / line.ratio.median for line in elsewhere if line.ratio]
+    has_results = len(speeds) < len(shown)
     has_thresholds = every and len({line.threshold for line in shown}) > 1
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
@@ -81,24 +141,38 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         marks = ("~" if is_uncertain else "" for is_uncertain in line.uncertain)
         times = zip(marks, (line.base_s, line.new_s), strict=True)
         yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
-        yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
+        yield Cell(_shown_change(line), style=style)
         yield from [Cell(interval(line), style=style)] if has_interval else []
-        yield Cell(_words(line), style=style)
+        yield from [Cell(_words(line), style=style)] if has_results else []
         yield from [Cell(change(line.ratio.minima) if line.ratio else "")] if has_minima else []
         yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
-    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []), "result")
+    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []))
+    columns += ("result",) if has_results else ()
+    mean = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
         blocks=(columns, *([tuple(more)] if more else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
-        notes=tuple(
-            Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))
+        notes=(
+            *(
+                [Note("", f"On another device, {len(speeds)} rows: geometric mean {mean} x as fast", "bold")]
+                if speeds
+                else []
+            ),
+            *(Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))),
         ),
         left=frozenset({"result"}),
     )
+
+
+def _shown_change(line: ComparedRow) -> str:
+    """The change of a row's time; of another device how many times as fast it is; "" if it is unknown."""
+    if line.ratio and line.verdict == ELSEWHERE:
+        return f"{units.number(1 / line.ratio.median)} x"
+    return change(line.ratio.median) if line.ratio else ""
 
 
 def _size(line: ComparedRow) -> float:
@@ -269,7 +343,7 @@ def sentence(line: ComparedRow) -> str:
     changes = clean(line.resources) if line.verdict != "resources changed" else ""
     more = (clean(line.reason), _would_find(smallest) if smallest is not None else "", changes)
     ends, times = interval(line), f"{time(line.base_s)} to {time(line.new_s)}"
-    shown = f"{_words(line)}: {change(line.ratio.median)}{f' ({ends})' if ends else ''}"
+    shown = f"{_words(line)}: {_shown_change(line)}{f' ({ends})' if ends else ''}"
     return "; ".join(filter(None, (f"{shown}, {times}, threshold {units.percent(line.threshold)}", *more)))
 
 
@@ -369,7 +443,7 @@ def to_junit(
         text = _text(sentence(line))
         if line in failures:
             case.result = [Failure(text, line.verdict)]
-        elif line.is_inconclusive or line.verdict not in ("unchanged", "within", "faster", "differs"):
+        elif line.is_inconclusive or line.verdict not in (*SUMMED_UP, "faster", "differs", ELSEWHERE):
             case.result = [Skipped(text)]
         else:
             case.system_out = text

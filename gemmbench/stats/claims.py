@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import TypeVar
 
+from gemmbench.model import units
 from gemmbench.model.instrument import LEAST_SAMPLES
-from gemmbench.model.row import Row
+from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
+from gemmbench.model.units import counted
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 
@@ -62,6 +64,60 @@ def mean(known: Iterable[Evidence]) -> Evidence:
         for end in ("median", "low", "high")
     )
     return Evidence(median, low, high, all(each.is_certain for each in every))
+
+
+def all_calls(row: Row, rate: Evidence) -> Evidence:
+    """The seconds of all calls that a program makes of a row's problem, of which this rate is known."""
+    flops, is_verified = (row.calls or 1) * rates.flops_of(row), row.check.verdict == "ok"
+    high = flops / rate.low if rate.low else math.inf
+    return Evidence(flops / rate.median, flops / rate.high, high, rate.is_certain and is_verified)
+
+
+def total(seconds: Iterable[Evidence | None]) -> Evidence | None:
+    """A sum of seconds, whose interval is the sum of the ends; None without any, or if one is unknown."""
+    every = tuple(seconds)
+    if not all(every) or not every:
+        return None
+    median, low, high = (sum(getattr(each, end) for each in every) for end in ("median", "low", "high"))
+    return Evidence(median, low, high, all(each.is_certain for each in every if each))
+
+
+Best = dict[tuple[str, Problem], tuple[Row, Evidence]]  # a row and its rate, by data type and problem
+
+
+def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Best:
+    """The row with the highest median on a device for each data type and problem, of some rows of a run."""
+    best: Best = {}
+    for row in rows:
+        rate = compared(run, device, row, scope) if row.problem else None
+        if row.problem and rate:
+            key = row.dtype, row.problem
+            if key not in best or rate.median > best[key][1].median:
+                best[key] = row, rate
+    return best
+
+
+def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
+    """Which of two devices runs a program faster, and by how much; "" unless calls were counted.
+
+    The time of a program is that of all its calls, each with the best kernel or library of its shape. Shapes
+    that are uncertain on a side, missing there or counted otherwise are excluded. The sentence counts them.
+    """
+    pairs = [(old[key], new[key]) for key in old if key in new]
+    times = [[all_calls(*each) for each in pair] for pair in pairs if pair[0][0].calls == pair[1][0].calls]
+    sure = [pair for pair in times if all(each.is_certain for each in pair)]
+    sums = [total(side) for side in zip(*sure, strict=True)]
+    if not sums or not any(row.calls for row, _ in (*old.values(), *new.values())):
+        return ""
+    of = f"{len(sure)} of {counted(len(old.keys() | new.keys()), 'shape')}"
+    known = ((each, name) for each, name in zip(sums, names, strict=True) if each)
+    (fast, first), (slow, last) = sorted(known, key=lambda pair: pair[0].median)
+    ratio = slow.over(fast)
+    if not ratio.is_above(1):
+        return f"{first} or {last} runs the program faster: cannot tell from {of}."
+    by = f"{units.number(ratio.median)} times as fast as {last}"
+    spent = f"{units.seconds(fast.median)}, not {units.seconds(slow.median)}"
+    return f"{first} runs the program {by}: {spent} for all calls, with the best of each of {of}."
 
 
 def contenders(known: Mapping[_T, Evidence]) -> list[_T]:

@@ -526,6 +526,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         **_fields_by_scope("s", 1.0, by_scope if times else {}),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
+        "residual_ulp": residual(row, "ulp") if is_gemm else None,
         **_versus_fields(row),
         "energy_j": row.energy.joules,
         "gflop_per_j": gflop_per_joule(row),
@@ -606,10 +607,13 @@ def partner(row: Row) -> str:
     return titled("" if other.variant == row.variant else other.variant, other.parameters)
 
 
-def residual(row: Row) -> float | None:
-    """The worst element's residual, before the samples or after, over its bound; None if unknown."""
+def residual(row: Row, figure: str = "element") -> float | None:
+    """The worst element's residual, before the samples or after, over its bound; None if unknown.
+
+    The figure ``ulp`` is in units of the last place of C's largest element.
+    """
     checks = (row.check, *([row.check_after] if row.check_after else []))
-    return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)
+    return max((check.figures[figure] for check in checks if figure in check.figures), default=None)
 
 
 def counted_scope(row: Row, scope: str | None) -> str | None:

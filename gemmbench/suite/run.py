@@ -106,6 +106,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
         if ladder:
             more = ladder.more_kernels(devices, plan)
             header = replace(header, scope=ladder.scope or "", named=ladder.named_in(plan), more_kernels=more)
+            header = replace(header, left_out=ladder.left_out)
         header = replace(header, quiet_s=bursts.find(devices))
         yield Measurement(options, header, plan, peaks, presets, bursts, worker)
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
-from gemmbench.model.row import Partner
+from gemmbench.model.row import Check, Partner
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import results as pages
@@ -22,6 +23,7 @@ from gemmbench.regress.results import to_junit
 from gemmbench.report.table import stack
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
+from tests.unit.test_compare import changed, m, status
 from tests.unit.test_tables import text
 
 Golden = Callable[[str, str], None]
@@ -276,3 +278,58 @@ def test_a_run_without_repetitions_says_nothing() -> None:
     found = aa_report([again(1)], Rules())
     assert found.rows == ()
     assert "No row was measured twice" in text(stack(aa_sheets(found)))
+
+
+# --- two devices ------------------------------------------------------------------------------------------
+
+ACROSS = Rules(across=frozenset({"device", "driver", "memory"}))
+
+
+def moved(run: Run, calls: int = 1) -> Run:
+    """The run on a GPU, with its peak, and with as many calls of each shape."""
+    rows = [replace(row, calls=calls if calls > 1 else UNSET) for row in run.rows]
+    header = replace(run.header, devices=(fake.GPU,), host=replace(fake.HOST, cpu="another"))
+    return Run(header, (fake.peak_row(1, 65000.0), *rows), "gpu.jsonl")
+
+
+@pytest.mark.parametrize("factor", [5.0, 0.2])
+def test_another_device_is_never_a_regression(factor: float) -> None:
+    base = again(1)
+    slow = {(row.variant, m(row)): factor for row in base.rows}
+    new = changed(moved(again(2, slow)), "tiled", 512, status("failed", "no memory"))
+    made = compare([base], [new], ACROSS)
+    assert (made.ok, made.is_inconclusive, made.remarks) == (True, False, ())
+    assert made.counts == {"on another device": len(base.rows) - 1, "missing": 1, "new": 1}
+    assert made.lines[0].ratio is not None
+    shown = text(stack(pages.sheets(made)))
+    count = sum(row.device >= 0 for row in base.rows) - 1
+    mean = re.search(rf"On another device, {count} rows: geometric mean (.*) x as fast", shown)
+    assert mean is not None
+    assert float(mean[1]) == pytest.approx(1 / factor, rel=0.02)
+    assert "float peak 65.0 TFLOPS" in shown
+    wrong = changed(new, "tiled", 512, status("wrong", "x"))
+    assert not compare([base], [wrong], ACROSS).ok
+
+
+@pytest.mark.parametrize(("factor", "faster"), [(0.5, "NVIDIA H200"), (3.0, "Intel(R)")])
+def test_two_devices_are_compared_by_the_calls_of_a_program(factor: float, faster: str) -> None:
+    kernels = small(("tiled", "register"))
+    base = replace(kernels, rows=tuple(replace(row, calls=7) for row in kernels.rows))
+    new = moved(again(2, machine=factor, run=kernels), 7)
+    (sheet,) = pages.two_devices((base, 0), (new, 0))
+    assert float(sheet.rows[-1][-1].text) == pytest.approx(1 / factor, rel=0.02)
+    (note,) = sheet.notes
+    said = re.fullmatch(rf"{re.escape(faster)}.* runs the program (.*) times as fast as (.*)\.", note.text)
+    assert said is not None
+    assert float(said[1]) == pytest.approx(max(factor, 1 / factor), rel=0.02)
+    assert said[2].endswith(" for all calls, with the best of each of 6 of 6 shapes")
+    suspect = replace(
+        new, rows=tuple(replace(row, check=Check("suspect")) if m(row) == 64 else row for row in new.rows)
+    )
+    assert next(pages.two_devices((base, 0), (suspect, 0))).notes[0].text.endswith("5 of 6 shapes.")
+    for other in (
+        moved(again(2, run=kernels), 8),
+        moved(again(2, run=kernels)),
+    ):  # of another program, of none
+        (sheet,) = pages.two_devices((base, 0), (other, 0))
+        assert sheet.notes == ()

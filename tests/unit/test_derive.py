@@ -165,7 +165,7 @@ def test_the_fields_of_the_contract() -> None:
         "host_gflops host_gflops_low host_gflops_high "
         "helpers_share peak_fraction gbps gbps_median gbps_low gbps_high "
         "kernel_s kernel_s_low kernel_s_high device_s device_s_low device_s_high "
-        "host_s host_s_low host_s_high latency_s residual versus versus_ratio versus_low "
+        "host_s host_s_low host_s_high latency_s residual residual_ulp versus versus_ratio versus_low "
         "versus_high versus_scope energy_j gflop_per_j width noise uncertain"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)

@@ -11,18 +11,19 @@ import pytest
 from msgspec import UNSET
 
 from gemmbench import UsageError, views
-from gemmbench.exports.records import to_records
+from gemmbench.exports.records import to_flat, to_records
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.operands import load_operands
 from gemmbench.gemm.verify import GUARD
+from gemmbench.gemm.workloads import Shape, heaviest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import FAST_MATH
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Partner, Problem, Row
-from gemmbench.model.run_file import Run, encode
+from gemmbench.model.run_file import LeftOut, Run, encode
 from gemmbench.options import build, measuring
 from gemmbench.plan import Axes, gemm_plan, rebuild
 from gemmbench.regress.baseline import replicates_in
@@ -30,6 +31,7 @@ from gemmbench.regress.compare import compare
 from tests import fake_runs as fake
 from tests import in_process
 from tests.unit.test_answers import Simulated
+from tests.unit.test_compare import m
 from tests.unit.test_shape_tables import line, text
 
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
@@ -309,3 +311,60 @@ def test_a_file_of_shapes_may_have_leading_dimensions(tmp_path: Path) -> None:
     path.write_text("m,n,k,lda\n4,5,6,5\n")
     with pytest.raises(UsageError, match="line 2: lda 5 is less than a row: A has k = 6"):
         build(measuring.WorkloadsOptions, {"file": path})
+
+
+COUNTED = "m,n,k,dtype,calls\n256,256,256,double,2\n256,256,256,,3\n256,256,256,double,1\n8,8,8,,1\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "shapes", "left_out"),
+    [
+        ({"top": 100}, "double 256 3, float 256 3, float 8 None", 0),
+        ({}, "double 256 3, float 256 3", 1),
+        ({"top": 60}, "double 256 3", 2),
+        ({"dtype": "half"}, "half 256 6", 1),
+        ({"dtype": "half,float", "top": 100}, "float 256 6, float 8 None, half 256 6, half 8 None", 0),
+    ],
+    ids=str,
+)
+def test_a_file_has_types_and_calls(
+    values: dict[str, object], shapes: str, left_out: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(COUNTED)
+    values = {"file": path, "kernels": "naive", "baseline": "none", **values}
+    options = build(measuring.WorkloadsOptions, values)
+    cases = [step for step in options.plan([fake.CPU], lambda *_: None) if isinstance(step, Case)]
+    rows = [case.row("ok") for case in cases if case.kind == "gemm"]
+    assert ", ".join(sorted(f"{row.dtype} {m(row)} {row.calls or None}" for row in rows)) == shapes
+    assert (options.left_out.shapes if options.left_out else 0) == left_out
+    (again,) = rebuild(rows[:1], [fake.CPU], {0: 0})
+    assert isinstance(again, Case)
+    assert again.row("ok").calls == rows[0].calls
+
+
+def test_the_time_of_what_is_left_out_is_predicted() -> None:
+    tiny, large = Shape("", 8, 8, 8, calls=1), Shape("", 256, 256, 256, calls=3)
+    (kept, left_out) = heaviest([tiny, large, replace(large, dtype="double")], 60)
+    times = 3 * 2 * 256**3, 15 * 3 * 4 * 8**2  # by operations, and by bytes
+    assert kept == (replace(large, dtype="double"),)
+    assert left_out == LeftOut(2, 3 * 2 * 256**3 + 2 * 8**3, sum(times) / (sum(times) + 2 * times[0]))
+    with pytest.raises(UsageError, match="--top is a percentage of the predicted time, at most 100, not 101"):
+        build(measuring.WorkloadsOptions, {"top": 101})
+
+
+@pytest.mark.parametrize(("variant", "how"), [("cublas", "rounded"), ("nv-wgmma", "cut")])
+def test_errors_are_next_to_rates_and_in_markdown(variant: str, how: str) -> None:
+    row = replace(
+        fake.gemm_row(variant, Problem(512, 512, 512), 10.0, dtype="tf32"),
+        check=Check("ok", {"element": 0.1, "ulp": 1234.0}),
+        check_after=Check("ok", {"element": 0.25}),
+    )
+    run = Run(fake.header(("gemm",), (fake.GPU,)), (row,))
+    assert line(text(views.show(run, verbose=True), 160).partition("by scope")[2], variant)[-3:] == [
+        "0.250",
+        "1,234",
+        how,
+    ]
+    assert f"| {variant} | 512 | 0.250 | 1,234 | {how} |" in views.to_markdown(run)
+    assert (to_flat(run)[0]["residual_ulp"], to_flat(run)[0]["conversion"]) == (1234.0, how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -12,8 +13,8 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from gemmbench.model import units
-from gemmbench.model.row import Problem, Row
-from gemmbench.model.run_file import Run, load
+from gemmbench.model.row import Check, Problem, Row
+from gemmbench.model.run_file import LeftOut, Run, load
 from gemmbench.stats.rates import versus
 from gemmbench.views import show
 from tests import fake_runs as fake
@@ -193,3 +194,86 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(cell_len, shown.splitlines())) <= width
     for word in ("register", "padded", "numpy"):
         assert word in shown
+
+
+# --- the calls of a program -------------------------------------------------------------------------------
+
+CALLS = {CONV: 10, DENSE: 20, TALL: 20}
+SECONDS = {problem: calls * problem.flops / 1e9 for problem, calls in CALLS.items()}  # at 1 GFLOPS
+ALL = {"conv": 60, "dense": 10, "tall": 10}  # of cublas
+SUSPECT = Check("suspect", {}, ("x",))
+
+
+def program_run() -> Run:
+    """Calls on a GPU, where register is faster than cublas in conv1 and tall."""
+    rows = [fake.peak_row(1, 65000.0)]
+    for variant, rates in (("register", (120.0, 8.0, 40.0)), ("cublas", (60.0, 10.0, 10.0))):
+        for (problem, name), gflops in zip(NAMES.items(), rates, strict=True):
+            row = fake.gemm_row(variant, problem, gflops, spread=0.0)
+            samples = dict.fromkeys(("device", "host"), row.samples["device"])
+            rows.append(replace(row, label=name, calls=CALLS[problem], samples=samples))
+    return Run(fake.header(("workloads",), (fake.GPU,)), tuple(rows), "work.jsonl")
+
+
+def sums(table: str) -> list[float]:
+    """Milliseconds as called, and with the best of each."""
+    found = re.search(r"As called with cublas (.*) ms, best of each (.*) ms(?: in|\.)", table)
+    assert found, table
+    return [float(each.replace(",", "")) for each in found.groups()]
+
+
+def in_ms(**rates: float) -> float:
+    names = {"conv": CONV, "dense": DENSE, "tall": TALL}
+    return 1010 * sum(SECONDS[names[name]] / rate for name, rate in rates.items())  # device: 1 % longer
+
+
+def test_a_program_is_summed_as_called_and_with_the_best_of_each() -> None:
+    table = text(show(program_run(), fake.ORDER), 120)
+    for name, problem, best in (("alexnet conv1", CONV, "register"), ("alexnet fc6", DENSE, "cublas")):
+        words = " ".join(line(table, name))
+        share = units.share(SECONDS[problem] / sum(SECONDS.values()))
+        assert f" {CALLS[problem]} {share} " in words
+        assert words.endswith({"register": " register 2.00", "cublas": " cublas 1.00"}[best])
+    called, best_of_each = in_ms(**ALL), in_ms(conv=120, dense=10, tall=40)
+    assert sums(table) == pytest.approx([called, best_of_each], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("variant", "problem", "fault", "called", "best"),
+    [
+        ("cublas", DENSE, "noisy", {"conv": 60, "tall": 10}, {"conv": 120, "tall": 40}),
+        ("cublas", DENSE, "suspect", {"conv": 60, "tall": 10}, {"conv": 120, "tall": 40}),
+        ("register", CONV, "suspect", ALL, {**ALL, "tall": 40}),
+    ],
+)
+def test_the_sum_does_not_rest_on_doubtful_rows(
+    variant: str, problem: Problem, fault: str, called: dict[str, float], best: dict[str, float]
+) -> None:
+    run = program_run()
+    row = next(row for row in run.rows if (row.variant, row.problem) == (variant, problem))
+    noisy = {name: fake.scope(median(each.seconds), 0.6) for name, each in row.samples.items()}
+    fields: dict[str, Any] = {"samples": noisy} if fault == "noisy" else {"check": SUSPECT}
+    table = text(show(changed(run, variant, problem, **fields), fake.ORDER), 120)
+    assert sums(table) == pytest.approx([in_ms(**called), in_ms(**best)], rel=0.01)
+    assert (" in 2 of 3 shapes; the others are uncertain." in table) == (len(called) == 2)
+
+
+@pytest.mark.parametrize(("count", "rest"), [(16, ""), (17, "2 more shapes")])
+def test_many_shapes_end_with_a_line_for_the_rest(count: int, rest: str) -> None:
+    run, problem = program_run(), Problem(64, 64, 64)
+    rows = [replace(run.rows[4], problem=replace(problem, m=64 * m), label="x") for m in range(1, count + 1)]
+    run = replace(run, rows=tuple(rows), header=replace(run.header, left_out=LeftOut(5, 10**9, 0.04)))
+    table = text(show(run), 120)
+    assert len(re.findall("^x ", table, re.M)) == (15 if rest else count)
+    assert "5 shapes left out, 4.0 % of the predicted time: --top 100 measures all." in table
+    if rest:
+        assert line(table, rest)[3] == str(2 * CALLS[CONV])
+
+
+def test_types_of_a_program_share_a_table_and_those_of_dtype_do_not() -> None:
+    run = program_run()
+    double = [replace(row, dtype="double") for row in run.rows if row.problem]
+    assert text(show(replace(run, rows=(*run.rows, *double)))).count("As called with") == 2
+    mixed = text(show(replace(run, rows=(*run.rows, *double[:1]))), 120)
+    assert mixed.count("As called with") == 1
+    assert line(mixed, "alexnet conv1")[5] in ("float", "double")
