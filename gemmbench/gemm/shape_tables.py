@@ -18,7 +18,7 @@ from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
-from gemmbench.stats import claims, rates
+from gemmbench.stats import intervals, rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
@@ -60,8 +60,8 @@ class _ShapeLine:
 
         None if neither is known.
         """
-        host = claims.evidence(run, self.host, "host") if self.best is not self.host else None
-        own = [known for row in self.rows if (known := claims.evidence(run, row, "host"))]
+        host = rates.evidence(run, self.host, "host") if self.best is not self.host else None
+        own = [known for row in self.rows if (known := rates.evidence(run, row, "host"))]
         if host is None or not own:
             return None
         if any(rate.is_above_all([host]) for rate in own):
@@ -233,10 +233,10 @@ def _workloads_conclusion(
         (row.title, rate)
         for line in measured
         for row in line.rows
-        if (rate := claims.evidence(run, row, scope))
+        if (rate := rates.evidence(run, row, scope))
     )
-    means = {name: claims.mean(all_) for name, all_ in known.items() if len(all_) == len(measured)}
-    name = claims.fastest(means)
+    means = {name: intervals.mean(all_) for name, all_ in known.items() if len(all_) == len(measured)}
+    name = intervals.fastest(means)
     if len(measured) > 1 and name:
         figure = f"geometric mean {rate_text(means[name].median)} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))

@@ -20,7 +20,7 @@ from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
-from gemmbench.stats import claims, rates
+from gemmbench.stats import intervals, rates
 from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
 _T = TypeVar("_T")
@@ -131,12 +131,12 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
     """The row of each problem that is known to be faster than all others compared in a scope."""
-    known = ((row, each) for row in rows if (each := claims.compared(run, device, row, scope)))
+    known = ((row, each) for row in rows if (each := rates.compared(run, device, row, scope)))
     by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
     return [
         next(row for number, row, _ in same if number == best)
         for same in by_problem.values()
-        if (best := claims.fastest({number: each for number, _, each in same})) is not None
+        if (best := intervals.fastest({number: each for number, _, each in same})) is not None
     ]
 
 
@@ -170,7 +170,7 @@ class _Point:
 
     size: int
     series: Series
-    rate: claims.Evidence
+    rate: intervals.Evidence
 
 
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
@@ -184,7 +184,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
         _Point(size, series, known)
         for size in panel.sizes
         for series in panel.series
-        if (known := claims.compared(run, panel.device, series.rows.get(size), scope))
+        if (known := rates.compared(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
     fastest: Series | None = None
@@ -211,7 +211,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
 
 def _fastest_point(points: Sequence[_Point]) -> _Point | None:
     """The point that is known to be faster than all others of its size; None without others."""
-    best = claims.fastest({number: point.rate for number, point in enumerate(points)})
+    best = intervals.fastest({number: point.rate for number, point in enumerate(points)})
     return None if best is None else points[best]
 
 
@@ -243,7 +243,7 @@ _FEW = 3  # names in a sentence
 def _undecided(points: Sequence[_Point], where: str) -> str:
     """What is known if no rate is known to be the highest: which kernels and libraries may have it."""
     best = {number: point.rate for number, point in enumerate(points)}
-    left = claims.contenders(best)
+    left = intervals.contenders(best)
     names = list(dict.fromkeys(clean(points[number].series.label) for number in left))
     if len(names) == 1:
         return f"{names[0]} may be the fastest{where}, but its rate is uncertain."

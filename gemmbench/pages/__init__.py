@@ -31,7 +31,7 @@ from gemmbench.regress import baseline, results
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Sheet
-from gemmbench.stats import claims, rates
+from gemmbench.stats import intervals, rates
 from gemmbench.stats.panels import sweep_axis
 
 _SENTENCES = 3  # at the top of the page
@@ -39,7 +39,7 @@ _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
 _LEFT_OUT = ("time",)  # kinds of charts that a report draws only on request: throughput says the same
 
-_Top = tuple[Run, Row, claims.Evidence]  # a rate, and the row that has it
+_Top = tuple[Run, Row, intervals.Evidence]  # a rate, and the row that has it
 _Problems = dict[tuple[str, Problem], dict[str, list[_Top]]]  # all rates by run
 
 
@@ -184,7 +184,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             continue
         for row in gemms:
             for position in _positions(run, row):
-                if known := claims.compared(run, position, row, scope):
+                if known := rates.compared(run, position, row, scope):
                     by_title = rated.setdefault((device_name(run, position), row.dtype), {})
                     by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
@@ -272,7 +272,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
         for position in _positions(run, row):
-            known = claims.compared(run, position, row, scope)
+            known = rates.compared(run, position, row, scope)
             if known and row.problem:
                 problems = by_device.setdefault(device_name(run, position), {})
                 by_run = problems.setdefault((row.dtype, row.problem), {})

@@ -12,7 +12,7 @@ from gemmbench.model.row import ADDS_IN_HALF, CHAIN, FAILED, NO_CLOCK, Row, Stat
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.table import Cell, Note
-from gemmbench.stats import claims, rates
+from gemmbench.stats import rates
 
 Where = Callable[[Row], str]  # where a row appears in the table, for example its size "2048"
 
@@ -103,7 +103,7 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list
 def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) -> str:
     """The row with the widest range of its rate: ``; widest: cpu-packed at 512, 35.2 to 118 GFLOPS``."""
     pairs = ((row, scope) for row in rows for scope in scopes or ("kernel",))
-    known = [(each, row) for row, scope in pairs if (each := claims.evidence(run, row, scope))]
+    known = [(each, row) for row, scope in pairs if (each := rates.evidence(run, row, scope))]
     if not known:
         return ""
     widest, row = max(known, key=lambda pair: pair[0].high / pair[0].low if pair[0].low else math.inf)
@@ -172,7 +172,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str,
 def _above_peak(run: Run, rows: Iterable[Row], scope: str = "kernel") -> list[Note]:
     """The explanation of shares of the peak that are known to be above 100 %, if a table shows any."""
     for row in rows:
-        known, top = claims.evidence(run, row, scope), rates.peak_of_row(run, row)
+        known, top = rates.evidence(run, row, scope), rates.peak_of_row(run, row)
         if known and top and known.low >= _ABOVE_PEAK * top.rate:
             text = "Above 100 % of peak: the measured peak is too low. --remeasure measures it again."
             return [Note("", text, "yellow")]

@@ -1,13 +1,17 @@
-"""Statistics of samples, and the intervals that every figure comes with: pure functions."""
+"""Statistics of samples, the intervals that every figure comes with, and which figures may be called highest.
+
+A claim needs intervals that exclude the opposite, and a winner that is not marked ``~``.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from statistics import geometric_mean
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -16,6 +20,7 @@ from gemmbench.model.instrument import LEAST_SAMPLES  # with fewer the uncertain
 _ALIKE = 0.99  # the largest autocorrelation that is used
 _CORRELATED_FROM = 20  # samples, from which their correlation can be estimated
 
+_T = TypeVar("_T")
 Finding = Literal["slower", "faster", "unchanged", "cannot tell"]
 
 
@@ -145,3 +150,42 @@ def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summar
 def quantile(samples: Sequence[float], share: float) -> float:
     """The value that a share of the samples does not exceed, in their own unit."""
     return float(np.quantile(np.asarray(samples, dtype=float), share))
+
+
+@dataclass(frozen=True)
+class Evidence(Interval):
+    """The rates between which a true rate lies, in flop/s, and whether it may be stated without ``~``."""
+
+    is_certain: bool
+
+    def is_above_all(self, others: Iterable[Interval]) -> bool:
+        """Whether it is known to be higher than each of the others."""
+        return self.is_certain and all(self.low > other.high for other in others)
+
+
+def mean(known: Iterable[Evidence]) -> Evidence:
+    """What is known of the geometric mean of rates. Its interval is that of the ends, so it is wide."""
+    every = tuple(known)
+    median, low, high = (
+        geometric_mean([getattr(each, end) for each in every])
+        if all(getattr(each, end) for each in every)
+        else 0.0
+        for end in ("median", "low", "high")
+    )
+    return Evidence(median, low, high, all(each.is_certain for each in every))
+
+
+def contenders(known: Mapping[_T, Evidence]) -> list[_T]:
+    """Those that no other is known to exceed, by their medians, highest first.
+
+    A single one is the fastest, if it `is_certain`.
+    """
+    highest_low = max((each.low for each in known.values()), default=0.0)
+    left = [key for key, each in known.items() if each.high >= highest_low]
+    return sorted(left, key=lambda key: -known[key].median)
+
+
+def fastest(known: Mapping[_T, Evidence]) -> _T | None:
+    """The one that is known to exceed all others; None if there is none, or nothing to compare it with."""
+    left = contenders(known)
+    return left[0] if len(left) == 1 < len(known) and known[left[0]].is_certain else None

@@ -11,7 +11,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, listed
-from gemmbench.stats import claims, rates
+from gemmbench.stats import intervals, rates
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +174,10 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
     ranked = {
         variant: each
         for variant, (row, _) in best.items()
-        if (each := claims.compared(run, setting.device, row, scope))
+        if (each := rates.compared(run, setting.device, row, scope))
     }
     order = sorted((each.median for each in ranked.values()), reverse=True)
-    fastest = claims.fastest(ranked)
+    fastest = intervals.fastest(ranked)
     return {
         variant: Standing(
             row,
@@ -275,8 +275,8 @@ def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
         size: (own, other)
         for size in sorted(kernel.rows.keys() & host.rows.keys())
         if size > 0
-        if (own := claims.evidence(run, kernel.rows[size], "host"))
-        and (other := claims.evidence(run, host.rows[size], "host"))
+        if (own := rates.evidence(run, kernel.rows[size], "host"))
+        and (other := rates.evidence(run, host.rows[size], "host"))
     }
     if not known:
         return None

@@ -12,13 +12,14 @@ from typing import TypeVar
 from gemmbench.model import quiet
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, scale
 from gemmbench.model.units import rate as rate_of
 from gemmbench.stats import ceilings
-from gemmbench.stats.intervals import Interval, Summary, interleaved_ratio, summarize
+from gemmbench.stats.intervals import Evidence, Interval, Summary, interleaved_ratio, summarize
 
 _LACKING = 0.1  # at least so much may a row without enough quiet batches be too slow
 UNCERTAIN = 0.05  # half-width of the interval, or loss of the control bursts, above which a row is marked ~
@@ -202,6 +203,27 @@ def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
 def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float | None:
     """The median rate in flop/s of a row that `is_compared`; else None."""
     return median_rate(row, scope) if row and is_compared(run, device, row, scope) else None
+
+
+def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
+    """What is known of a row's rate in a scope, or the next wider one; None without a rate.
+
+    The interval of the median grows by the loss of the row's control bursts, because the true rate may be
+    higher by that. With fewer than three samples it has no ends.
+    """
+    rate = shown_rate(row, scope) if row else None
+    if row is None or rate is None:
+        return None
+    samples = shown_samples(row, scope)
+    if len(row.samples[samples].seconds) < LEAST_SAMPLES:
+        return Evidence(rate.median, 0.0, math.inf, is_certain=False)
+    wide = widened(run, row, rate, samples)
+    return Evidence(rate.median, wide.low, wide.high, not is_uncertain(run, row, samples))
+
+
+def compared(run: Run, device: int, row: Row | None, scope: str) -> Evidence | None:
+    """What is known of a row's rate, if it is compared with those of a device (`is_compared`)."""
+    return evidence(run, row, scope) if row and is_compared(run, device, row, scope) else None
 
 
 def shown_scope(row: Row, scope: str) -> str:

@@ -16,9 +16,8 @@ from gemmbench.model.device import Conditions
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.regress.compare import compare
-from gemmbench.stats import claims, rates
-from gemmbench.stats.claims import Evidence
-from gemmbench.stats.intervals import summarize
+from gemmbench.stats import intervals, rates
+from gemmbench.stats.intervals import Evidence, summarize
 from gemmbench.stats.panels import break_evens, panels
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
@@ -162,9 +161,9 @@ def test_intervals_that_touch_or_overlap_prove_nothing(
     own: tuple[float, float, float], other: tuple[float, float, float]
 ) -> None:
     known = {"own": Evidence(*own, is_certain=True), "other": Evidence(*other, is_certain=True)}
-    assert claims.fastest(known) is None
-    assert claims.contenders(known) == ["own", "other"]
-    assert claims.fastest({"own": known["own"]}) is None  # nothing to compare it with
+    assert intervals.fastest(known) is None
+    assert intervals.contenders(known) == ["own", "other"]
+    assert intervals.fastest({"own": known["own"]}) is None  # nothing to compare it with
 
 
 def test_rows_of_too_few_samples_have_a_reason_of_their_own() -> None:
@@ -194,7 +193,7 @@ def test_the_loss_of_the_control_bursts_widens_the_interval_upwards() -> None:
     row = fake.gemm_row("tiled", Problem(64, 64, 64), 20.0)
     slow = replace(row, conditions=Conditions(control_s=(QUIET_S, 2 * QUIET_S)))
     quiet = replace(row, variant="naive", conditions=Conditions(control_s=(QUIET_S, QUIET_S)))
-    known = claims.evidence(run_of((slow, quiet)), slow, "kernel")
+    known = rates.evidence(run_of((slow, quiet)), slow, "kernel")
     rate = rates.rate(slow, "kernel")
     assert known
     assert rate

@@ -160,7 +160,7 @@ def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
 
 
 # fmt: off
-NEEDED = "the header needs m, n and k, and may have name, lda, ldb, ldc, trans_a, trans_b, batch, each once"
+NEEDED = "the header needs m, n and k, and may have name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls, each once"
 BAD: dict[str, tuple[str | bytes, str]] = {
     #  what is wrong        the file                          the sentence, after the file's name
     "empty":               ("",                               f"line 1: '': {NEEDED}"),
