@@ -26,7 +26,7 @@ _MOST = 100_000  # different shapes of a log: more would take days to measure
 _LONGEST_LINE = 1 << 20  # bytes; libraries write a few hundred
 _MOST_ARGUMENTS = 64  # lines for a function of cuBLAS
 _MOST_REASONS = 50  # that are kept; the sentence has four
-_DAMAGED, _FOREIGN = "damaged", "not from a library"
+_DAMAGED, _FOREIGN = "cut off or damaged", "not from a library"
 _WORDS = {
     #         oneDNN   cuBLAS    rocBLAS  PyTorch
     "float": "f32      R_32F     f32_r s  float",
@@ -124,7 +124,7 @@ def _number(text: str | None) -> float | None:
 
 # src:bf16::blocked:ab:6144x1:f0; oneDNN 2 and older: src_f32::blocked:ab:f0
 _OPERAND = re.compile(r"(src|wei|dst)[:_](\w+):\w*:\w+:(\w*)(?::([\dx]*))?:f")
-_PRODUCT = re.compile(r",exec,\w+,(matmul|inner_product)\b|.*_verbose")  # or two lines in one
+_PRODUCT = re.compile(r",exec,[^,]+,(matmul|inner_product)\b|.*_verbose")  # or two lines in one
 _PROBLEM = {
     "matmul": re.compile(r"^(\d+(?:x\d+)+):(\d+(?:x\d+)+)(?::[\dx]+)?$|^(?:b(\d+))?m(\d+)n(\d+)k(\d+)$"),
     "inner_product": re.compile(r"^mb(\d+)ic(\d+)(?:id(\d+))?(?:ih(\d+))?(?:iw(\d+))?oc(\d+)$"),
@@ -234,8 +234,6 @@ def _bench(text: str) -> Call | None:
         return None
     if "--grouped_gemm" in words:
         raise _UnreadError("grouped products")
-    if not text.endswith("\n"):
-        raise ValueError(text)
     types = [options.get(f"--{name}_type", options.get("-r", "")) for name in "abc"]
     dtype = _dtype(types[0], types[1], types[2], options.get("--compute_type", ""))
     trans = [options.get(f"--transpose{name}") or options[f"--trans{name}"] for name in "AB"]
@@ -264,9 +262,11 @@ def _cublas(text: str) -> Call | None:
         raise _UnreadError("grouped products")
     values = dict(_ARGUMENT.findall(text))
     types = [values.get(f"{name}type", function[1][0]) for name in "ABC"]
-    compute = values.get("computeType", "") + dict(_WORD.findall(text)).get("MathMode", "")
+    compute = values["computeType"] if function[1].startswith("Gemm") else ""
+    compute += dict(_WORD.findall(text)).get("MathMode", "")
     lengths, ld = [int(values[name]) for name in "mnk"], [int(values[f"ld{name}"]) for name in "abc"]
-    rest = int(values.get("batchCount", 1)), _number(values.get("alpha")), _number(values.get("beta"))
+    batch = int(values["batchCount"]) if "Batched" in function[1] else 1
+    rest = batch, _number(values.get("alpha")), _number(values.get("beta"))
     trans = [values["transa"], values["transb"]]
     return _columns(lengths, _dtype(types[0], types[1], types[2], compute), ld, trans, *rest)
 
@@ -337,19 +337,20 @@ class _Log:
 
     def line(self, line: bytes, number: int) -> None:
         """Count a line that is no execution of oneDNN."""
-        if line.startswith(b"i!"):  # an argument of cuBLAS
+        if line.startswith(b"i!") and b"I! cuBLAS" not in line:  # an argument of cuBLAS
             self._function += [line.decode("latin-1")] if 0 < len(self._function) < _MOST_ARGUMENTS else []
             return
         self.end()
         if b"I! cuBLAS" in line:
             self._function, self._from = [line.decode("latin-1")], number
             return
-        reader = next((reader for mark, reader in _READERS.items() if mark in line), None)
-        if reader:
-            is_inner = reader is _cublaslt and b"[cublasLtMatmul]" not in line
-            self.counter(reader, line.decode("latin-1"), number)[is_inner] += 1
+        mark = next((mark for mark in _READERS if mark in line), b"")
+        self.is_log |= bool(mark)
+        if line.count(mark) == 1 and line.endswith(b"\n"):
+            is_inner = mark == b"[cublasLt]" and b"[cublasLtMatmul]" not in line
+            self.counter(_READERS[mark], line.decode("latin-1"), number)[is_inner] += 1
         elif not line.isspace():
-            self.left(_FOREIGN, number)[0] += 1
+            self.left(_DAMAGED if mark else _FOREIGN, number)[0] += 1  # or two lines in one
 
     def end(self) -> None:
         """Count the function of cuBLAS whose last argument was read."""
