@@ -408,7 +408,7 @@ def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcom
     warn(measurement.header.host, measurement.worker, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
-    for note in outcome.notes:
+    for note in (*chosen.remarks, *outcome.notes):
         say(note, chosen.quiet)
     return outcome, _shown(outcome.run)
 

@@ -18,7 +18,7 @@ VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
     "lines of gemmbench/": 34_000,
-    "files of gemmbench/": 100,
+    "files of gemmbench/": 101,
     "import lines of gemmbench/": 2_000,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
     "lines of tests/ and tools/": 39_600,

@@ -33,7 +33,7 @@ ELSEWHERE = {  # pages of the repository outside of docs/, by their name on the 
 SECTIONS: dict[str, tuple[str, ...]] = {  # pages that none names follow under "More"
     "Start": ("index.md", "getting-started.md", "commands.md", "reading-results.md"),
     "Kernels": ("kernels.md", "experiments.md", "own-kernels.md", "tuning.md"),
-    "Use": ("ci.md", "report-and-export.md", "devices.md", "troubleshooting.md"),
+    "Use": ("my-shapes.md", "ci.md", "report-and-export.md", "devices.md", "troubleshooting.md"),
     "Method": ("methodology.md", "gallery.md"),
     "Notes": tuple(f"notes/{path.name}" for path in sorted((ROOT / "docs/notes").glob("*.md"))),
     "More": ("help.md", "api.md", "contributing.md", "changelog.md"),

@@ -142,6 +142,8 @@ def measure(options: MeasurementOptions) -> None:
         if options.dry_run:
             header = measurement.header
             print_plan(measurement.plan, header.devices, header.policy)
+            for remark in options.remarks:
+                api.say(remark, options.quiet)
             return
         outcome, run = api.follow(measurement, options)
     rows = len(run.rows)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import csv
+import io
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,10 +19,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError
+from gemmbench.gemm import logs
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.problem import LONGEST, Gemm, Leading, leading
+from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
+from gemmbench.model.problem import LONGEST, MOST_PROBLEMS, Gemm, Leading, leading
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import LeftOut, Run
 from gemmbench.model.units import by_key, reason_of, spelt_out
@@ -228,12 +231,14 @@ def _joined(names: list[str]) -> str:
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
 
 
-MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
+_AHEAD = 1 << 20  # bytes that decide what a file is
 _LONGEST_NAME = 40  # letters
 _MISSING = "Object missing required field"
 _TOO_LONG = "Integer value out of range"  # of 64 bits
 _PLAIN = {"int": "a whole number", "bool": "true or false", "str": "a text", _MISSING: "no value of"}
+_PLAIN["float"] = "a number"
 Length = Annotated[int, msgspec.Meta(ge=1, le=LONGEST)]
+Scalar = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # no NaN
 
 
 class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -250,18 +255,32 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
     trans_b: bool = False
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBLEMS)] = 1
     dtype: str | None = None
+    alpha: Scalar | None = None
+    beta: Scalar | None = None
     calls: Length = 1
 
 
-def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
-    """The shapes of a CSV file, in its order; one without a name is called after its line: ``shapes.csv:2``.
+def read_shapes(
+    path: Path, trans_a: bool = False, trans_b: bool = False, remark: Callable[[str], None] = lambda _: None
+) -> tuple[Shape, ...]:
+    """The shapes of a CSV file, in its order, or the calls of a log (`logs`), each once with its count.
 
-    `trans_a` and `trans_b` say how A and B are stored where the file does not. Raises `UsageError` if the
-    file cannot be read, or a column or value is not valid.
+    In a CSV file, a shape without a name is called after its line: ``shapes.csv:2``. `trans_a` and `trans_b`
+    say how A and B are stored where the file does not. `remark` gets a sentence if lines of a log were not
+    read. Raises `UsageError` if the file cannot be read, or a column or value is not valid.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a mark before it
-            lines = csv.DictReader(file, strict=True, skipinitialspace=True)
+        with io.BufferedReader(io.FileIO(path), _AHEAD) as file:
+            head = file.peek(1)
+            columns = head.partition(b"\n")[0].decode("utf-8-sig", "replace").lower().split(",")
+            is_csv = {"m", "n", "k"} <= {column.strip(' "\r') for column in columns}
+            if not is_csv and b"\0" not in head and (log := logs.read_calls(path, file)):
+                if log[1]:
+                    remark(f"{path}: {log[1]}.")
+                return tuple(Shape("", *call, count) for call, count in log[0].items())
+            file.seek(0)
+            text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheets write a mark before it
+            lines = csv.DictReader(text, strict=True, skipinitialspace=True)
             try:
                 return tuple(_shapes(path, lines, trans_a, trans_b))
             except csv.Error as error:
@@ -269,7 +288,7 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
     except OSError as error:
         raise UsageError(f"{path}: {reason_of(error)}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
+        raise UsageError(f"{path}: not text in UTF-8, which shapes and logs are") from None
 
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
@@ -301,14 +320,17 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
             for technical, words in _PLAIN.items():
                 what = what.replace(technical, words)
             raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:].partition(', got ')[0]}") from None
+        if line.dtype is not None and line.dtype not in GEMM_DTYPES:
+            types = ", ".join(GEMM_DTYPES)
+            raise UsageError(f"{where}: dtype: {line.dtype[:_LONGEST_NAME]!r}: expected {types}")
         trans = {"trans_a": line.trans_a, "trans_b": line.trans_b}
         try:
             apart = leading(line.m, line.n, line.k, line.lda, line.ldb, line.ldc, **trans)
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
         name = line.name or f"{spelt_out(path.name)}:{lines.line_num}"
-        layout = apart, line.trans_a, line.trans_b, line.batch
-        shapes.append(Shape(name, line.m, line.n, line.k, *layout, line.dtype, calls=line.calls))
+        fields = (line.batch, line.dtype, line.alpha, line.beta, line.calls)
+        shapes.append(Shape(name, line.m, line.n, line.k, apart, line.trans_a, line.trans_b, *fields))
     if not shapes:
         raise UsageError(f"{path}: no shape follows the header")
     return shapes

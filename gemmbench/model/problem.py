@@ -9,6 +9,7 @@ from msgspec import UnsetType
 from gemmbench.model.dtypes import DTYPES, DType
 
 Leading = tuple[int, int, int]  # lda, ldb, ldc: elements from row to row of A, B and C
+MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 LONGEST = 2**31 - 1  # of m, n, k, lda, ldb and ldc: kernels and libraries count in 32-bit integers
 
 

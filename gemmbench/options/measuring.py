@@ -15,13 +15,13 @@ from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError, ladder
 from gemmbench.gemm.operands import read_header
-from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, heaviest, merged, read_shapes
+from gemmbench.gemm.workloads import PROMPT, SETS, Shape, heaviest, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
+from gemmbench.model.problem import MOST_PROBLEMS, Leading, leading
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.problem import Leading, leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.model.run_file import LeftOut
 from gemmbench.options import (
@@ -176,6 +176,11 @@ class MeasurementOptions(Options):
     dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
     quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
     verbose: int = option("Print every row and scope.", COUNT, 0, flags=("-v", "--verbose"), common=True)
+
+    @cached_property
+    def remarks(self) -> list[str]:
+        """What the user should know of the options' files, for stderr."""
+        return []
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if an output cannot be written, or --save, --resume and --force do not fit.
@@ -590,9 +595,9 @@ class WorkloadsOptions(GemmCommandOptions):
         common=True,
     )
     file: Path | None = problem_option(
-        "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
+        "Your program's shapes: a BLAS log, a PyTorch trace, or CSV with the columns m, n, k and optionally "
+        "name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls.",
         FILE,
-        metavar="FILE.csv",
         common=True,
     )
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: that of the file, or float]", None)
@@ -641,7 +646,7 @@ class WorkloadsOptions(GemmCommandOptions):
             for shape in SETS[name].shapes(self.batch, self.prompt)
         ]
         if self.file:
-            shapes += read_shapes(self.file, self.trans_a, self.trans_b)
+            shapes += read_shapes(self.file, self.trans_a, self.trans_b, self.remarks.append)
         is_given = self.dtype is not None
         every = merged(replace(each, dtype=None if is_given else each.dtype or "float") for each in shapes)
         default = _TOP if any(shape.calls > 1 for shape in every) else 100.0

@@ -82,6 +82,8 @@ def test_every_command_is_understood(
         run = str(ROOT / "plots" / "h200-square.jsonl")
         words = [{"FILE": run, "FILE...": run, "run.jsonl": run, "NAME": "naive"}.get(w, w) for w in words]
     Path("shapes.csv").write_text("m,n,k\n8,8,8\n")
+    for name in ("LOG", "layers.log"):
+        shutil.copy(ROOT / "tests" / "data" / "logs" / "mkl-2026.2.log", name)
     words = ["bash" if word == "SHELL" else word for word in words]
     words = words[: words.index(">")] if ">" in words else words
     if words[0] in ("plot", "kernels", "show", "report"):

@@ -79,6 +79,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgspec": (
         "model",
         "ladder.own",
+        "gemm.logs",
         "gemm.workloads",
         "measure",
         "suite",

@@ -153,6 +153,11 @@ def test_names_are_optional_and_may_be_anything(write: Write) -> None:
     assert read_shapes(write('m,n,k,name\n1,2,3,"q, k\n and v [bold]"\n'))[0].name == "q, k and v [bold]"
 
 
+def test_what_a_log_says_can_be_in_a_file(write: Write) -> None:
+    shape = Shape("a", 1, 2, 3, dtype="tf32", alpha=2.0, beta=0.5, calls=7)
+    assert read_shapes(write("name,m,n,k,dtype,alpha,beta,calls\na,1,2,3,tf32,2,0.5,7\n")) == (shape,)
+
+
 def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
     found = read_shapes(write("name,m,n,k\na,1,2,3\nb,1,2,3\na,1,2,3\n"))
     assert [shape.name for shape in found] == ["a", "b", "a"]
@@ -161,7 +166,7 @@ def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
 
 # fmt: off
 NEEDED = "the header needs m, n and k, and may have name, lda, ldb, ldc, trans_a, trans_b, batch, " \
-    "dtype, calls, each once"
+    "dtype, alpha, beta, calls, each once"
 BAD: dict[str, tuple[str | bytes, str]] = {
     #  what is wrong        the file                          the sentence, after the file's name
     "empty":               ("",                               f"line 1: '': {NEEDED}"),
@@ -188,6 +193,9 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "blank lines counted": ("m,n,k\n\n\n1,x,3\n",             "line 4: n: 'x': expected a whole number"),
     "a long name":         ("m,n,k,name\n1,2,3," + 41 * "x",  "line 2: name: '" + 40 * "x" + "': expected a text of length <= 40"),
     "no boolean":          ("m,n,k,trans_a\n1,2,3,maybe\n",   "line 2: trans_a: 'maybe': expected true or false"),
+    "a type":              ("m,n,k,dtype\n1,2,3,f32\n",       "line 2: dtype: 'f32': expected float, double, half, "),
+    "no number":           ("m,n,k,alpha\n1,2,3,nan\n",       "line 2: alpha: 'nan': expected a number"),
+    "no calls":            ("m,n,k,calls\n1,2,3,0\n",         "line 2: calls: '0': expected a whole number >= 1"),
     "a quote left open":   ('m,n,k,name\n1,2,3,"a\n',         "line 2: unexpected end of data"),
     "not text":            (b"\x89PNG\r\n\x1a\n\xff\xfe",     "not text in UTF-8"),
     "UTF-16":              ("m,n,k\n1,2,3\n".encode("utf-16"), "not text in UTF-8"),
