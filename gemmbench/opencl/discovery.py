@@ -14,7 +14,7 @@ from typing import Any
 import pyopencl as cl
 
 from gemmbench.model.device import DeviceFacts, usable_cores
-from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
+from gemmbench.model.dtypes import CPU_UNITS, DEVICE_DTYPES, DTYPES
 from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits
@@ -194,6 +194,7 @@ def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) ->
         "last_level_cache_bytes": last_level_cache_bytes() if is_cpu else 0,
         "data_caches": data_caches() if is_cpu else (),
         "processor": host_platform.machine() if is_cpu else "",
+        "units": cpu_units() if is_cpu else (),
     }
 
 
@@ -272,6 +273,15 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
             if kind != "Instruction":
                 sizes[int(level)] = int(size.removesuffix("K")) << 10
     return tuple(sizes[level] for level in sorted(sizes))
+
+
+def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
+    """The units for short types that Linux reports of the first core, such as ``avx512_vnni``."""
+    with contextlib.suppress(OSError):
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("flags"):
+                return tuple(sorted({*line.split()} & {*CPU_UNITS}))
+    return ()
 
 
 def last_level_cache_bytes(
