@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ from gemmbench.ladder.variant import (
     unsupported_type,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
+from gemmbench.model.dtypes import AMX, DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
@@ -444,7 +444,7 @@ INTEL_BLOCK = Variant(
 # --- AMX: strips of 32 rows of A and 32 columns of B, in tiles of 16 rows of 64 bytes
 
 _AMX_FILE = "gemm/26_cpu_amx.cl"
-_AMX_UNITS: Mapping[str, str] = {"bfloat16": "amx_bf16", "char": "amx_int8"}
+_AMX_DTYPES = ("bfloat16", "char")
 _STRIP = 32  # rows of A, and columns of B
 _STEP_BYTES = 64  # of a row of A, along k
 _SUMS = 4096  # bytes of the four tiles of sums
@@ -484,8 +484,7 @@ def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[
 
 
 def _lacks_amx(device: DeviceFacts, dtype: str) -> str:
-    unit = _AMX_UNITS.get(dtype, "amx_bf16")
-    return "" if unit in device.units else f"the CPU has no {unit}, or the system does not allow it"
+    return AMX.lacks(device, dtype if dtype in _AMX_DTYPES else _AMX_DTYPES[0])
 
 
 def _amx_pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape) -> Pass:
@@ -538,8 +537,6 @@ CPU_AMX = Variant(
         choose=_amx_blocks,
         presets={"default": {}},
     ),
-    needs=Needs(
-        dtypes=tuple(_AMX_UNITS), device_type="cpu", lacks=_lacks_amx, matrix_units=tuple(_AMX_UNITS)
-    ),
+    needs=Needs(dtypes=_AMX_DTYPES, device_type="cpu", lacks=_lacks_amx, matrix_units=_AMX_DTYPES),
     compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}",)),
 )

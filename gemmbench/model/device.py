@@ -52,9 +52,9 @@ class DeviceFacts:
     sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none if the driver does not report it
     data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as the system reports them
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
+    units: tuple[str, ...] = ()  # of a CPU, for short types, as Linux names them: "avx512_vnni"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for it: "mkl", "cublas", "clblast"
-    units: tuple[str, ...] = ()  # of a CPU for short types, as the system lists them: "amx_bf16"
 
     def __repr__(self) -> str:
         return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"

@@ -1,4 +1,4 @@
-"""The data types, one row each, and NVIDIA's instructions for matrix units with their shapes and devices."""
+"""The data types, one row each, and instructions for short types with their shapes and devices."""
 
 from __future__ import annotations
 
@@ -191,6 +191,7 @@ class Instruction:
     k: int
     capability: Capability
     emulated: tuple[Capability, ...] = ()  # where the assembler makes it of other instructions
+    unit: str = ""  # of a CPU, as Linux names it, instead of a capability
 
     @property
     def shape(self) -> str:
@@ -204,7 +205,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class InstructionFamily:
-    """Matrix instructions of one PTX mnemonic."""
+    """Instructions of one PTX mnemonic, or of one kind of a CPU's units."""
 
     name: str
     target: str  # of PTX, where the driver's own does not have it and later devices lack it: "sm_90a"
@@ -216,6 +217,11 @@ class InstructionFamily:
         Raises `ValueError` if the family has no instruction for the type, such as ``fp8``.
         """
         instructions = [each for each in self.instructions if each.dtype == dtype]
+        if unit := instructions[0].unit:
+            if unit not in device.units:
+                return f"{self.name} needs a CPU with {unit}"
+            has_assembly = device.family in ("cpu-intel", "cpu-pocl")
+            return "" if has_assembly else f"{self.name} needs Intel's driver or PoCL"
         wanted = min(each.capability for each in instructions)
         lacks = lacks_capability(device, self.name, wanted, only=bool(self.target))
         if lacks or not all(device.compute_capability in each.emulated for each in instructions):
@@ -251,3 +257,18 @@ WGMMA = InstructionFamily(
         Instruction("char", "int", 64, 256, 32, (9, 0)),
     ),
 )
+_OF_CPU = (0, 0)  # no capability of NVIDIA's
+CPU_FAMILIES = (  # a row of A times 16 or 32 columns of B; of char, B is unsigned
+    InstructionFamily("vnni", "", (Instruction("char", "int", 1, 16, 4, _OF_CPU, unit="avx512_vnni"),)),
+    InstructionFamily("bf16", "", (Instruction("bfloat16", "float", 1, 16, 2, _OF_CPU, unit="avx512_bf16"),)),
+    InstructionFamily("fp16", "", (Instruction("half", "half", 1, 32, 1, _OF_CPU, unit="avx512_fp16"),)),
+)
+AMX = InstructionFamily(
+    "amx",
+    "",
+    (
+        Instruction("bfloat16", "float", 16, 16, 32, _OF_CPU, unit="amx_bf16"),
+        Instruction("char", "int", 16, 16, 64, _OF_CPU, unit="amx_int8"),
+    ),
+)
+CPU_UNITS = tuple(each.unit for family in (AMX, *CPU_FAMILIES) for each in family.instructions)

@@ -14,7 +14,7 @@ from typing import Any
 import pyopencl as cl
 
 from gemmbench.model.device import DeviceFacts, usable_cores
-from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
+from gemmbench.model.dtypes import CPU_UNITS, DEVICE_DTYPES, DTYPES
 from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits
@@ -194,23 +194,8 @@ def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) ->
         "last_level_cache_bytes": last_level_cache_bytes() if is_cpu else 0,
         "data_caches": data_caches() if is_cpu else (),
         "processor": host_platform.machine() if is_cpu else "",
-        "units": _units() if is_cpu else (),
+        "units": cpu_units() if is_cpu else (),
     }
-
-
-_SYSTEM_CALL, _PERMITTED, _TILES = 158, 0x1022, 18  # arch_prctl of x86-64, ARCH_GET_XCOMP_PERM, AMX's tiles
-
-
-def _units() -> tuple[str, ...]:
-    """This machine's units for short types; those of AMX only if Linux permits this process its tiles."""
-    try:
-        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ()
-    permitted = ctypes.c_uint64()
-    call = getattr(ctypes.CDLL(None), "syscall", None)
-    fails = not call or call(_SYSTEM_CALL, _PERMITTED, ctypes.byref(permitted))
-    return drivers.units(cpuinfo, not fails and bool(permitted.value >> _TILES & 1))
 
 
 def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
@@ -288,6 +273,29 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
             if kind != "Instruction":
                 sizes[int(level)] = int(size.removesuffix("K")) << 10
     return tuple(sizes[level] for level in sorted(sizes))
+
+
+_SYSTEM_CALL, _PERMITTED, _TILES = 158, 0x1022, 18  # arch_prctl of x86-64, ARCH_GET_XCOMP_PERM, AMX's tiles
+
+
+def has_tiles() -> bool:
+    """Whether Linux allows this process the tiles of AMX."""
+    permitted, call = ctypes.c_uint64(), getattr(ctypes.CDLL(None), "syscall", None)
+    fails = not call or call(_SYSTEM_CALL, _PERMITTED, ctypes.byref(permitted))
+    return not fails and bool(permitted.value >> _TILES & 1)
+
+
+def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
+    """The units for short types that Linux reports of the first core, such as ``avx512_vnni``.
+
+    Those of AMX only if this process may use them.
+    """
+    with contextlib.suppress(OSError):
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("flags"):
+                units = sorted({*line.split()} & {*CPU_UNITS})
+                return tuple(unit for unit in units if not unit.startswith("amx") or has_tiles())
+    return ()
 
 
 def last_level_cache_bytes(

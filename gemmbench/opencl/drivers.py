@@ -467,25 +467,11 @@ _HOST_STRING = re.compile(
 _VECTORS = (("avx512f", 512), ("avx", 256), ("sse", 128))  # flag of /proc/cpuinfo, bits
 
 
-# What multiplies bfloat16, char and half, by the flag of /proc/cpuinfo.
-_UNITS = ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx_vnni")
-
-
-def _flags(cpuinfo: str) -> list[str]:
-    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    return match[1].split() if match else []
-
-
 def vector_bits(cpuinfo: str) -> int:
     """Bits of the widest x86 vectors, from the text of /proc/cpuinfo; 0 if unknown."""
-    flags = _flags(cpuinfo)
+    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    flags = match[1].split() if match else []
     return next((bits for flag, bits in _VECTORS if flag in flags), 0)
-
-
-def units(cpuinfo: str, allowed: bool) -> tuple[str, ...]:
-    """The units of an x86 CPU for short types, from the text of /proc/cpuinfo; AMX only if `allowed`."""
-    flags = _flags(cpuinfo)
-    return tuple(unit for unit in _UNITS if unit in flags and (allowed or not unit.startswith("amx")))
 
 
 def generic_target(device_version: str) -> str:

@@ -163,12 +163,12 @@ OPERANDS: tuple[str, ...] = ("random", "zeros")
 
 @dataclass(frozen=True)
 class MatrixProbe:
-    """NVIDIA's tensor cores through one family of PTX instructions."""
+    """One family of instructions for short types: NVIDIA's tensor cores through PTX, or units of a CPU."""
 
     family: InstructionFamily
     idea: str
     file: str
-    warps: int  # that issue one instruction together
+    warps: int  # that issue one instruction together; 0: a work-item alone does, in a group of its own
     chains: tuple[int, ...]  # independent products of a warp, raced; a single one needs no telling
     unrolls: tuple[int, ...]  # even, since steps alternate between two operands
     groups: tuple[int, ...]  # work-groups for each compute unit, raced
@@ -240,6 +240,34 @@ WGMMA = MatrixProbe(
     unrolls=(4, 8),
     groups=(1, 2, 3),
     tiles=8,
+)
+
+AMX = MatrixProbe(
+    family=dtypes.AMX,
+    idea="AMX, the matrix unit of a CPU: a work-item multiplies tiles that stay in the unit",
+    file="peak/amx.cl",
+    warps=0,
+    chains=(4,),
+    unrolls=(2, 8),
+    groups=(1, 4),
+    tiles=2,
+)
+
+OF_CPUS: tuple[MatrixProbe, ...] = (
+    AMX,
+    *(
+        MatrixProbe(
+            family=family,
+            idea="a CPU's unit for short types: a work-item multiplies vectors that it holds in registers",
+            file="peak/units.cl",
+            warps=0,
+            chains=(24,),
+            unrolls=(2, 4),
+            groups=(4, 16),
+            tiles=4,
+        )
+        for family in dtypes.CPU_FAMILIES
+    ),
 )
 
 Probe = ChainProbe | MatrixProbe
@@ -386,7 +414,8 @@ def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.G
         return TileOperands(np.zeros(a_shape), np.zeros(b_shape))
     if kind == "exact":
         a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
-        return TileOperands(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
+        least = 0 if instruction.unit else -1  # a CPU's B may be unsigned
+        return TileOperands(a, rng.integers(least, 1, b_shape, endpoint=True).astype(np.float64))
     most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
     a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
     a[:, 1] = -a[:, 0]

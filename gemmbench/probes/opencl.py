@@ -440,7 +440,7 @@ def _launch_and_read(runtime: Runtime, results: Any, got: HostArray, launch: Cal
     cl.enqueue_copy(runtime.queue, got, results)
 
 
-_GROUP = 128  # work-items: four warps
+_GROUP = 128  # work-items of a GPU: four warps
 _WARP = 32
 
 
@@ -452,7 +452,7 @@ class MatrixTiles:
         self._runtime, self._probe = runtime, probe
         self._instruction = probe.instruction(dtype, parameters)
         self._result = DTYPES[self._instruction.accumulator]
-        self._units = max(1, runtime.facts.compute_units)
+        self._units, self._group = max(1, runtime.facts.compute_units), _GROUP if probe.warps else 1
         rng = np.random.default_rng(20261121)
         self._exact = draw_tiles("exact", self._instruction, probe.tiles, rng)
         drawn = draw_tiles(str(parameters["operands"]), self._instruction, probe.tiles, rng)
@@ -470,10 +470,10 @@ class MatrixTiles:
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
         built = self._runtime.build(probe.file, options, target=probe.family.target)
-        items = groups * self._units * _GROUP
-        launcher = make_launcher(self._runtime, probe.file, options, probe.name, items, _GROUP, built)
+        items = groups * self._units * self._group
+        launcher = make_launcher(self._runtime, probe.file, options, probe.name, items, self._group, built)
         choice: Parameters = {"form": f"{probe.name} {instruction.shape}", "chains": chains, "unroll": unroll}
-        choice |= {"groups": groups, "items": items, "group": _GROUP}
+        choice |= {"groups": groups, "items": items, "group": self._group}
         products = groups * self._units * self._products(chains)
 
         def enqueue(trips: int) -> Any:
@@ -487,7 +487,7 @@ class MatrixTiles:
 
     def _products(self, chains: int) -> int:
         """Products that a work-group computes at once."""
-        return chains * (_GROUP // _WARP // self._probe.warps)
+        return chains * (_GROUP // _WARP // self._probe.warps if self._probe.warps else 1)
 
     def _copied(self, operands: TileOperands) -> tuple[Any, ...]:
         return tuple(map(self._runtime.filled, operands.stored(self._instruction)))

@@ -42,7 +42,7 @@ class Grid:
 
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device's arithmetic and tensor cores; with `verbose`, also a line for every row."""
+    """Tables of each device: arithmetic, units for short types, and with `verbose` a line for every row."""
     rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
     return [sheet for device in sorted(rows) for sheet in _peaks(run, device, rows[device], verbose)]
 
@@ -66,17 +66,21 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
         """``emulated`` if a CPU is slower with a short type than with float: it converts at each step."""
         top = _rate(row)
         best = max((rate.best for each in floats if (rate := _if_verified(each, _rate(each)))), default=0.0)
-        is_short = _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
-        on_cpu = device != HOST and run.header.devices[device].type == "cpu"
+        is_short = (
+            row.variant == PLAIN and _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
+        )
         return "emulated" if top and on_cpu and is_short and top.best < best else ""
 
     def joules(row: Row) -> str:
         value = rates.gflop_per_joule(row)
         return "" if value is None else units.number(value)
 
+    on_cpu = device != HOST and run.header.devices[device].type == "cpu"
     families: dict[tuple[str, Callable[[Row], str]], list[Row]] = {
         ("Arithmetic", _width): [row for row in rows if "width" in row.parameters],
-        ("Tensor cores", _operands): [row for row in rows if "width" not in row.parameters],
+        ("Units for short types" if on_cpu else "Tensor cores", _operands): [
+            row for row in rows if "width" not in row.parameters
+        ],
     }
     more = {"GFLOP/J": joules, "": emulated}
     made = [

@@ -12,14 +12,16 @@
  *
  * `pack` cuts A into strips of 32 rows and B into strips of 32 columns, each in
  * tiles as the unit reads them, step after step along k, with zeros past m, n
- * and k.
+ * and k:
+ *      AP[((strip * steps + step) * 2 + part) * 256 + row * 16 + word]
+ *      BP[((strip * steps + step) * 2 + part) * 256 + word * 16 + column]
  *
- * A work-item makes blocks of C, DOWN x ACROSS strips, one after the other. For
- * every DEPTH steps along k it takes one strip of B after another, and for each
- * of them all strips of A. Both come from the second cache, where the block's A
- * stays, and are fetched from there to the first ahead of time. Four tiles of
- * sums are in registers for DEPTH steps; between them they are in S, which is
- * the work-item's own.
+ * A work-item makes blocks of C, some strips down and across, one after the
+ * other. For a number of steps along k it takes one strip of B after another,
+ * and for each of them all strips of A. Both come from the second cache, where
+ * the block's A stays, and are fetched from there to the first ahead of time.
+ * Four tiles of sums are in registers for these steps; between them they are in
+ * S, which is the work-item's own.
  *
  * This should beat cpu-packed, whose vectors do 1/16 as many multiplications in
  * an instruction. Each element that is loaded takes part in 32 products: enough

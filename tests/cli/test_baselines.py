@@ -13,7 +13,7 @@ from tests.cli.conftest import Call
 SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")
 
 
-_THERE_ARE = "there are numpy, clblast, cublas, default, all, none"
+_THERE_ARE = "there are numpy, mkl, clblast, cublas, default, all, none"
 
 
 def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]:
@@ -40,8 +40,8 @@ LIBRARIES = ["numpy", "clblast"]  # those that run on a CPU
 
 def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_path: Path) -> None:
     rows = asked(call, tmp_path, "--kernel", "tiled,naive", "--baseline", "all", "--sizes", "8,16")
-    once = [("naive", 0, "ok"), ("tiled", 0, "ok"), ("numpy", -1, "ok"), ("clblast", 0, "ok")]
-    assert rows == once * 2
+    host = [("numpy", -1, "ok"), ("mkl", -1, "ok")]
+    assert rows == [("naive", 0, "ok"), ("tiled", 0, "ok"), *host, ("clblast", 0, "ok")] * 2
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_pa
         ("none", []),
         ("numpy", ["numpy"]),
         ("clblast,numpy", ["numpy", "clblast"]),
-        ("all", ["numpy", "clblast"]),
+        ("all", ["numpy", "mkl", "clblast"]),
     ],
 )
 def test_libraries_by_name(call: Call, tmp_path: Path, baseline: str, names: list[str]) -> None:

@@ -124,6 +124,15 @@ def test_the_default_kernels_of_a_gpu(libraries: tuple[str, ...], library: list[
     assert {*planned.values()} == {"runs"}
 
 
+def test_mkl_is_a_baseline_by_default_only_where_numpy_has_no_blas() -> None:
+    for device in (replace(each, libraries=("mkl",)) for each in (fake.CPU, fake.GPU)):
+        for dtype, library in (("float", "numpy"), ("bfloat16", "mkl"), ("char", "mkl")):
+            planned = statuses("cpu-packed", baseline="default", dtype=dtype, device=device)
+            assert [name for name in planned if name in ("numpy", "mkl")] == [library]
+        assert statuses("naive", "mkl", baseline="numpy,mkl", device=device)["mkl"] == "runs"
+    assert "mkl" not in statuses("cpu-packed", baseline="default", dtype="bfloat16")
+
+
 def test_a_kernel_of_a_group_has_no_row_where_a_faster_one_runs() -> None:
     hopper = partial(statuses, "best", device=replace(fake.GPU, compute_capability=(9, 0)))
     assert "nv-wgmma" in hopper(dtype="bfloat16")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import itertools
 import os
@@ -18,11 +19,13 @@ import threadpoolctl
 
 from gemmbench.gemm import numpy_blas, opencl
 from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure import blas, machine
 from gemmbench.measure.child import Worker
 from gemmbench.measure.machine import all_cores
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import discovery
 from gemmbench.opencl.discovery import last_level_cache_bytes
@@ -324,3 +327,74 @@ def test_one_thread_of_numpys_blas() -> None:
     with threadpoolctl.threadpool_limits(None, "blas"):  # put back afterwards
         machine.limit_blas_threads()
         assert (machine.pool_of() or {})["num_threads"] == 1
+
+
+class FakeMkl:
+    """MKL's C interface as far as it is called; `pairs` is the largest sum of two products of char."""
+
+    pairs = 1 << 31
+
+    def cblas_sgemm(self, *_: Any) -> None: ...
+
+    def mkl_get_max_threads(self) -> int:
+        return 3
+
+    def mkl_get_version_string(self, text: Any, size: int) -> None:
+        text.value = b"Intel(R) oneAPI Math Kernel Library Version 2026.2-Product Build"
+
+    def cblas_gemm_s8u8s32(self, *arguments: Any) -> None:
+        order, op_a, op_b, kind, m, n, k, alpha, a, lda, a0, b, ldb, b0, beta, c, ldc, c0 = arguments
+        assert (order, kind) == (101, 173)
+
+        def matrix(pointer: Any, of: Any, rows: int, ld: int) -> np.ndarray[Any, Any]:
+            return np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(of)), (rows, ld))
+
+        stored_a = matrix(a, ctypes.c_uint8, k if op_a == 112 else m, lda).astype(np.int64)
+        stored_b = matrix(b, ctypes.c_int8, n if op_b == 112 else k, ldb).astype(np.int64)
+        op_of_a = (stored_a.T if op_a == 112 else stored_a)[:m, :k]
+        op_of_b = (stored_b.T if op_b == 112 else stored_b)[:k, :n]
+        steps = (op_of_a[:, p : p + 2] @ op_of_b[p : p + 2] for p in range(0, k, 2))
+        sums = sum(np.clip(step, -self.pairs, self.pairs - 1) for step in steps)
+        sums += a0.value * op_of_b.sum(axis=0) + b0.value * op_of_a.sum(axis=1)[:, None]
+        result = matrix(c, ctypes.c_int32, m, ldc)[:, :n]
+        result[...] = alpha.value * (sums + k * a0.value * b0.value) + beta.value * result
+        assert matrix(c0, ctypes.c_int32, 1, 1)[0, 0] == 0
+
+
+def char_case(ops: str, beta: float) -> Case:
+    problem = Gemm(5, 7, 12, "char", 2.0, beta, ld=(14, 15, 9), trans_a=ops[0] == "T", trans_b=ops[1] == "T")
+    return replace(CASE, variant="mkl", dtype="char", problem=replace(problem, batch=2))
+
+
+@pytest.mark.parametrize(("ops", "beta"), [("NN", 0.0), ("TT", -1.0)])
+def test_mkl_gets_a_plus_128_and_its_offset(ops: str, beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_blas, "mkl_file", lambda: "libmkl_rt.so")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: FakeMkl())
+    bench = numpy_blas.MklExecutor().prepare(char_case(ops, beta), Policy())
+    assert bench.prepared.notes[0] == "MKL 2026.2, 3 threads"
+    assert bench.verify("before").check.reasons == ()
+    assert bench.start("host", 3).count == 3
+    assert bench.verify("after").check.reasons == ()
+    monkeypatch.setattr(numpy_blas, "_OFFSET", 127)
+    assert bench.verify("before").check.verdict == "wrong"
+
+
+def test_mkl_that_saturates_or_is_not_there_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_blas, "mkl_file", lambda: "libmkl_rt.so")
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: FakeMkl())
+    monkeypatch.setattr(FakeMkl, "pairs", 1 << 15)
+    with pytest.raises(NotMeasuredError, match="pairs saturate in 16 bits"):
+        numpy_blas.MklExecutor().prepare(char_case("NN", 0.0), Policy())
+    monkeypatch.setattr(numpy_blas, "mkl_file", lambda: "")
+    with pytest.raises(NotMeasuredError, match=r"MKL is not there: pip install"):
+        numpy_blas.MklExecutor()
+
+
+@pytest.mark.skipif(not numpy_blas.mkl_file(), reason="MKL is not installed")
+@pytest.mark.parametrize("dtype", BY_NAME["mkl"].needs.dtypes)
+def test_mkl_is_exact(dtype: str) -> None:
+    problem = Gemm(65, 33, 70, dtype, 2.0, -1.0, ld=(71, 40, 33), trans_b=False)
+    bench = numpy_blas.MklExecutor().prepare(
+        replace(CASE, variant="mkl", dtype=dtype, problem=problem), Policy()
+    )
+    assert [bench.verify(when).check.verdict for when in ("before", "after")] == ["ok", "ok"]

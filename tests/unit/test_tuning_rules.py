@@ -116,6 +116,8 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
         dtypes=(*fake.GPU.dtypes, dtype),
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
+        units=("amx_bf16", "amx_int8"),
+        platform="Intel(R) OpenCL" if variant.needs.device_type else fake.GPU.platform,
     )
     problem = next(each for m in (512, 16) if not variant.needs.unfit(each := Gemm(m, 512, 512, dtype)))
     space = tuning.space(variant, device, [problem])
