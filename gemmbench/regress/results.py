@@ -148,20 +148,21 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
-    columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []))
+    columns = (
+        *_labels(comparison),
+        "change" if has_results else "rate",
+        *(["interval"] if has_interval else []),
+    )
     columns += ("result",) if has_results else ()
-    mean = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
+    speed = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
+    mean = f"On another device, {len(speeds)} rows: geometric mean {speed} x as fast"
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
         blocks=(columns, *([tuple(more)] if more else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
         notes=(
-            *(
-                [Note("", f"On another device, {len(speeds)} rows: geometric mean {mean} x as fast", "bold")]
-                if speeds
-                else []
-            ),
+            *([Note("", mean, "bold")] if len(speeds) > 1 else []),
             *(Note("", text, "dim") for text in (() if every else _summed_up(lines, bool(shown), typed))),
         ),
         left=frozenset({"result"}),
