@@ -588,8 +588,8 @@ class WorkloadsOptions(GemmCommandOptions):
         common=True,
     )
     file: Path | None = problem_option(
-        "A log of your program, or CSV. Logs of BLAS libraries and PyTorch traces are read. CSV has the columns "
-        "m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls.",
+        "A log of your program, or CSV. Logs of BLAS libraries and PyTorch traces are read. CSV has the "
+        "columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls.",
         FILE,
         metavar="FILE",
         common=True,
