@@ -589,7 +589,8 @@ class WorkloadsOptions(GemmCommandOptions):
     )
     file: Path | None = problem_option(
         "A log of your program, or CSV. Logs of BLAS libraries and PyTorch traces are read. CSV has the "
-        "columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls.",
+        "columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, "
+        "calls.",
         FILE,
         metavar="FILE",
         common=True,
