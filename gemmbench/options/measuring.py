@@ -595,9 +595,11 @@ class WorkloadsOptions(GemmCommandOptions):
         common=True,
     )
     file: Path | None = problem_option(
-        "Your program's shapes: a BLAS log, a PyTorch trace, or CSV with the columns m, n, k and optionally "
-        "name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, calls.",
+        "A log of your program, or CSV. Logs of BLAS libraries and PyTorch traces are read. CSV has the "
+        "columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch, dtype, alpha, beta, "
+        "calls.",
         FILE,
+        metavar="FILE",
         common=True,
     )
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: that of the file, or float]", None)

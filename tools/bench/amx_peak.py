@@ -29,7 +29,13 @@ SOURCE = r"""
 #include <sys/syscall.h>
 enum { ROUNDS = 2000000 };
 static int is_char;
-static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + 1e-9 * t.tv_nsec; }
+#define FOUR(DOT) { DOT(0, 4, 6); DOT(1, 4, 7); DOT(2, 5, 6); DOT(3, 5, 7); }
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + 1e-9 * t.tv_nsec;
+}
 static void *work(void *number)
 {
     cpu_set_t one; CPU_ZERO(&one); CPU_SET((long)number, &one); sched_setaffinity(0, sizeof one, &one);
@@ -40,9 +46,9 @@ static void *work(void *number)
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     _tile_loadd(4, tile, 64); _tile_loadd(5, tile, 64); _tile_loadd(6, tile, 64); _tile_loadd(7, tile, 64);
     if (is_char)
-        for (int i = 0; i < ROUNDS; i++) { _tile_dpbssd(0, 4, 6); _tile_dpbssd(1, 4, 7); _tile_dpbssd(2, 5, 6); _tile_dpbssd(3, 5, 7); }
+        for (int i = 0; i < ROUNDS; i++) FOUR(_tile_dpbssd)
     else
-        for (int i = 0; i < ROUNDS; i++) { _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7); _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7); }
+        for (int i = 0; i < ROUNDS; i++) FOUR(_tile_dpbf16ps)
     _tile_release();
     return 0;
 }
@@ -67,7 +73,8 @@ def build(program: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--native", type=Path)
@@ -84,7 +91,7 @@ def main() -> int:
         for dtype, (loop, probe) in best.items():
             said = subprocess.run([native, dtype], capture_output=True, text=True, check=True).stdout
             run = gemmbench.peak(device=args.device, types=dtype, budget=0.3)
-            rates = [each["gflops"] for each in run.records if each["variant"] == "amx"]
+            rates = [each["gflops"] for each in run.records() if each["variant"] == "amx"]
             best[dtype] = [max(loop, float(said)), max(probe, *rates)]
     for dtype, (loop, probe) in best.items():
         print(f"{dtype}: native loop {loop:,.0f} GFLOPS, peak {probe:,.0f}, ratio {probe / loop:.3f}")
