@@ -91,7 +91,7 @@ def main() -> int:
         for dtype, (loop, probe) in best.items():
             said = subprocess.run([native, dtype], capture_output=True, text=True, check=True).stdout
             run = gemmbench.peak(device=args.device, types=dtype, budget=0.3)
-            rates = [each["gflops"] for each in run.records() if each["variant"] == "amx"]
+            rates = [each.get("gflops", 0.0) for each in run.records() if each["variant"] == "amx"]
             best[dtype] = [max(loop, float(said)), max(probe, *rates)]
     for dtype, (loop, probe) in best.items():
         print(f"{dtype}: native loop {loop:,.0f} GFLOPS, peak {probe:,.0f}, ratio {probe / loop:.3f}")
