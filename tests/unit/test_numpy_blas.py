@@ -369,7 +369,7 @@ def char_case(ops: str, beta: float) -> Case:
 @pytest.mark.parametrize(("ops", "beta"), [("NN", 0.0), ("TT", -1.0)])
 def test_mkl_gets_a_plus_128_and_its_offset(ops: str, beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_blas, "mkl_file", lambda: "libmkl_rt.so")
-    monkeypatch.setattr(numpy_blas.ctypes, "CDLL", lambda _: FakeMkl())
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: FakeMkl())
     bench = numpy_blas.MklExecutor().prepare(char_case(ops, beta), Policy())
     assert bench.prepared.notes[0] == "MKL 2026.2, 3 threads"
     assert bench.verify("before").check.reasons == ()
@@ -381,7 +381,7 @@ def test_mkl_gets_a_plus_128_and_its_offset(ops: str, beta: float, monkeypatch: 
 
 def test_mkl_that_saturates_or_is_not_there_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_blas, "mkl_file", lambda: "libmkl_rt.so")
-    monkeypatch.setattr(numpy_blas.ctypes, "CDLL", lambda _: FakeMkl())
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: FakeMkl())
     monkeypatch.setattr(FakeMkl, "pairs", 1 << 15)
     with pytest.raises(NotMeasuredError, match="pairs saturate in 16 bits"):
         numpy_blas.MklExecutor().prepare(char_case("NN", 0.0), Policy())
