@@ -321,4 +321,4 @@ def test_drivers_pin_their_threads_where_all_cores_are_ours(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
     pinned = {"POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY"} if cores == 2 else set()
-    assert for_threads().keys() == {"OPENBLAS_THREAD_TIMEOUT"} | pinned
+    assert for_threads().keys() == {"OPENBLAS_THREAD_TIMEOUT", "KMP_BLOCKTIME"} | pinned
