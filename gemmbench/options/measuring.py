@@ -240,7 +240,7 @@ class PeakOptions(MeasurementOptions):
     """
 
     types: str | None = problem_option(
-        f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}]",
+        f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}, and those of a CPU's units]",
         metavar="TYPES",
         names=ALL_DTYPES,
         common=True,
@@ -296,11 +296,15 @@ class PeakOptions(MeasurementOptions):
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """Plan the families of --only: compute alone by default, all with --all. Compute comes first.
 
-        With --types or --all it has every arithmetic probe, else the quick ones: multiply-adds and tensor
-        cores. Memory, transfer and latency probes follow. `find_tuned` is not used.
+        With --types or --all it has every arithmetic probe, else the quick ones: multiply-adds, tensor cores
+        and a CPU's units for short types. Memory, transfer and latency probes follow. `find_tuned` is unused.
         """
         reach: Reach = "every" if self.types is not None or self.all else "quick"
         compute = peak_plan(devices, self.dtypes, WIDTHS, reach=reach) if COMPUTE in self.families else ()
+        for index, device in enumerate(devices if compute and reach == "quick" else ()):
+            if device.units:
+                others = [name for name in ALL_DTYPES if name not in self.dtypes]
+                compute += peak_plan([device], others, (), first=index, reach="matrix")
         return compute + memory_plan(devices, self.families)
 
 

@@ -212,8 +212,9 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     pieces = (facts.label, driver, counted(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
+    unit = "matrix unit" if facts.type == "cpu" else "tensor core"
     peaks = (
-        f"{dtype} {'tensor core peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
+        f"{dtype} {f'{unit} peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
         f"{units.rate(top.rate, rates.is_integer(dtype))}"
         for matrix in rates.units_used(run, device, dtype)
         if (top := rates.peak(run, device, dtype, matrix))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.dtypes import AMX, DTYPES
 
 ALLOWED = 1.02
 """A rate above this many times the theoretical peak is wrong. An H100's integer peak lay at 1.011."""
@@ -68,6 +68,7 @@ _OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
 _LEAST_KIB = 100  # of a multiprocessor that has them
 
+_AMX_CYCLES = 16  # from one product of tiles to the next
 _FASTEST_CLOCK_HZ = 7e9  # of CPUs: no processor sold runs faster. A bound, not an estimate
 _VECTOR_BITS = 512
 _FMA_PORTS = 2
@@ -114,11 +115,17 @@ def upper_bound(
 ) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
-    The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. Only the type's size and
-    the number of cores matter then. Arguments as for `ceiling`.
+    The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz, or with `matrix` a product
+    of AMX in 16 cycles. Only the type's size and the number of cores matter then. Arguments as for `ceiling`.
     """
     if device.type != "cpu" or device.compute_units < 1:
         return ceiling(device, dtype, matrix, max_mhz)
+    for product in AMX.instructions if matrix else ():
+        if product.dtype == dtype and product.unit in device.units:
+            return Ceiling(
+                device.compute_units * product.operations / _AMX_CYCLES * _FASTEST_CLOCK_HZ,
+                f"{device.compute_units} units, each with an AMX product in {_AMX_CYCLES} cycles at 7 GHz",
+            )
     lanes = _VECTOR_BITS // 8 // DTYPES[dtype].itemsize
     return Ceiling(
         device.compute_units * _FMA_PORTS * lanes * 2 * _FASTEST_CLOCK_HZ,

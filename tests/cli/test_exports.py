@@ -86,7 +86,7 @@ def test_a_measuring_command_prints_them_and_counts_what_is_left_out(call: Call)
     assert done.exit_code == 0
     names = {each["run_name"] for each in json.loads(done.stdout)["benchmarks"]}
     assert {name.split("/")[2] for name in names} == {"float"}
-    left_out = "google-benchmark cannot represent rows that are not ok: 13 rows excluded (13 unsupported).\n"
+    left_out = "google-benchmark cannot represent rows that are not ok: 15 rows excluded (15 unsupported).\n"
     assert done.stderr == left_out
     quiet = call(*words, "-q")
     assert json.loads(quiet.stdout)["benchmarks"] == json.loads(done.stdout)["benchmarks"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
+from gemmbench.opencl.discovery import cpu_units
 from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, RECURRENCES, SEEDS, WIDTHS, ChainProbe, MatrixProbe
@@ -81,7 +83,7 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
             "double": "f64",
         }
         assert mine.shape in branch
-        assert f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
+        assert mine.unit or f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
         needs = set(re.findall(r"(?:!defined\(|#ifndef )(\w+)", source))
         assert needs == {word.removeprefix("-D").split("=")[0] for word in numbers}
     assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.family.instructions)
@@ -101,6 +103,20 @@ def test_a_cpu_shows_its_own_types_and_says_nothing_of_tensor_cores() -> None:
     assert rows(DEVICE, "double") == {"flops": ["run"] * 2}
     assert rows(DEVICE, "half") == {"flops": ["the device does not list cl_khr_fp16"] * 2}
     assert rows(H200, "double", "plain") == {"flops": ["run"] * 2}
+
+
+def test_a_cpu_shows_the_units_that_it_and_its_driver_have(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(
+        "model name : x\nflags\t\t: fpu avx512_vnni avx512f avx512_bf16\nflags : avx512_fp16\n"
+    )
+    device = replace(DEVICE, version="PoCL 3.1", units=cpu_units(cpuinfo))
+    assert device.units == ("avx512_bf16", "avx512_vnni")
+    assert rows(device, "char")["vnni"] == rows(device, "bfloat16", "matrix")["bf16"] == ["run"]
+    assert "fp16" not in rows(device, "half")
+    assert rows(device, "half", "every")["fp16"] == ["fp16 needs a CPU with avx512_fp16"] * 2
+    other = replace(device, version="OpenCL 1.2")
+    assert rows(other, "char", "every")["vnni"] == ["vnni needs Intel's driver or PoCL"] * 2
 
 
 def test_every_row_that_a_cpu_lacks_has_its_reason_if_asked_for() -> None:

@@ -42,6 +42,7 @@ static void *work(void *number)
     _Alignas(64) uint8_t shape[64] = {1}, tile[1024];
     for (int i = 0; i < 8; i++) { shape[16 + 2 * i] = 64; shape[48 + i] = 16; }
     memset(tile, 1, sizeof tile);
+    __asm__ volatile("" ::"r"(shape) : "memory"); /* gcc 12 drops stores that only ldtilecfg reads */
     _tile_loadconfig(shape);
     _tile_zero(0); _tile_zero(1); _tile_zero(2); _tile_zero(3);
     _tile_loadd(4, tile, 64); _tile_loadd(5, tile, 64); _tile_loadd(6, tile, 64); _tile_loadd(7, tile, 64);
