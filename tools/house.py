@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
-    "lines of gemmbench/": 34_000,
+    "lines of gemmbench/": 34_400,
     "files of gemmbench/": 101,
     "import lines of gemmbench/": 2_000,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,

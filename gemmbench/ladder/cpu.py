@@ -494,7 +494,7 @@ def _amx_pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape)
 CPU_AMX = Variant(
     name="cpu-amx",
     family=OURS,
-    idea="tiles of AMX, the matrix unit of server CPUs",
+    idea="tiles of AMX, a CPU's matrix unit",
     source="gemmbench; Intel's Software Developer's Manual describes AMX",
     launches=Launches(
         passes=(

@@ -6,6 +6,9 @@
  *    +-------------+     +-------+
  *
  * Four sums hide the unit's latency. Counted are 2 m n k operations for each product. */
+#if !defined(CHAINS) || !defined(UNROLL)
+#error "CHAINS and UNROLL must be defined"
+#endif
 #if defined(AMX_bfloat16_float) /* m16n16k32 */
 #define STORED_bfloat16
 #elif defined(AMX_char_int) /* m16n16k64 */

@@ -88,7 +88,7 @@ def test_a_kernel_on_matrix_units_is_compared_with_their_random_peak() -> None:
     assert rate_of(rates.peak(run, 0, "float")) == 2e12
     assert rates.peak_fraction(run, plain) == pytest.approx(0.25)
     assert rates.peak_fraction(run, tensor) == pytest.approx(0.5)
-    assert heading(run, 0, "float")[-2:] == ("float peak ~400 GFLOPS", "float tensor core peak ~2,000 GFLOPS")
+    assert heading(run, 0, "float")[-2:] == ("float peak ~400 GFLOPS", "float matrix unit peak ~2,000 GFLOPS")
     assert rates.peak_fraction(Run(HEADER, (peak(4e11), tensor)), tensor) is None
     assert rates.units_used(Run(HEADER, peaks), 0, "float") == (False,)
     above = Run(HEADER, (peak(4e11), unit("mma", 0.5e12, "random"), plain, tensor))

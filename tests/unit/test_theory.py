@@ -65,7 +65,8 @@ def test_cpus_have_bounds() -> None:
     assert top.per_second == CPU.compute_units * 2 * 16 * 2 * 7e9
     assert moved.per_second == CPU.compute_units * 192 * 7e9
     tiles = upper_bound(replace(CPU, units=("amx_bf16",)), "bfloat16", matrix=True)
-    assert tiles and tiles.per_second == CPU.compute_units * 1024 * 7e9  # 16 x 16 x 32 products in 16 cycles
+    assert tiles is not None
+    assert tiles.per_second == CPU.compute_units * 1024 * 7e9  # a product of 16 x 16 x 32 in 16 cycles
     assert upper_bound(CPU, "bfloat16", matrix=True) == upper_bound(CPU, "bfloat16")
     assert upper_bound(H200, "float") == ceiling(H200, "float")
     assert upper_bound_bytes(H200) is None
