@@ -30,7 +30,7 @@ a, b, c = address
 mkl.cblas_hgemm(row_major, plain, plain, m, 1, 1, bits_of_1, a, 1, b, 1, ctypes.c_uint16(0), c, 1)
 wrong = np.flatnonzero(got != halves)
 for index in wrong[:3]:
-    print(f"{halves[index] * 2.0**24:.0f} x 2^-24 times 1 is {got[index] * 2.0**24:.0f} x 2^-24")
+    print(f"{float(halves[index]) * 2**24:.0f} x 2^-24 times 1 is {float(got[index]) * 2**24:.0f} x 2^-24")
 print(f"{len(wrong)} of {len(halves)} differ, all from {halves[wrong].min():.3g} to {halves[wrong].max():.3g}")
 if len(wrong) != 511 or halves[wrong].max() > 2.0**-15 or got[1] != halves[0]:
     sys.exit("the behaviour has changed")
