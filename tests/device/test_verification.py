@@ -11,6 +11,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
+from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import GemmBench, PreparedLaunch, ResultComparer
 from gemmbench.ladder import BY_NAME
@@ -25,6 +26,13 @@ from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 from tests import in_process
+
+
+@pytest.fixture(autouse=True)
+def no_problem_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a small one may take as long; tests of long ones are in test_gemm."""
+    monkeypatch.setattr(opencl_bench, "_VERIFIED_BATCH_S", 1e9)
+
 
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 SIZE = 256  # the exact test is below 200
@@ -78,10 +86,8 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
     if not fault:
         assert (row.status, row.reason) == ("ok", "")
         assert row.check_after is not None
-        assert all(
-            0 <= value <= 1 for check in (row.check, row.check_after) for value in check.figures.values()
-        )
-        assert row.check.figures.keys() == {"element"}
+        assert row.check.figures.keys() == {"element", "ulp"}
+        assert 0 <= row.check.figures["element"] <= 1
         assert np.load(tmp_path / "out.npy").shape == (SIZE, SIZE)
     else:
         assert (row.status, row.samples) == ("wrong", {}), row.check
