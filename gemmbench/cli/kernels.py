@@ -152,6 +152,7 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     dtype = dtype or variant.needs.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library.needs] if variant.library and variant.library.needs else []
+    needed += [variant.needs.hardware] if variant.needs.hardware else []
     needed += [name.replace("|", " or ") for name in variant.needs.extensions(parameters)]
     of_types = variant.needs.type_extensions
     needed += [f"{name} for {dtype}" for dtype, names in of_types.items() for name in names]

@@ -26,6 +26,7 @@ _MOST = 100_000  # different shapes of a log: more would take days to measure
 _LONGEST_LINE = 1 << 20  # bytes; libraries write a few hundred
 _MOST_ARGUMENTS = 64  # lines for a function of cuBLAS
 _MOST_REASONS = 50  # that are kept; the sentence has four
+_STEP = 0.002  # microseconds that a time stamp of a trace may be rounded by
 _DAMAGED, _FOREIGN = "cut off or damaged", "not from a library"
 _WORDS = {
     #         oneDNN   cuBLAS    rocBLAS  PyTorch
@@ -57,6 +58,8 @@ def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
     if name == "float" and ("TF32" in compute or "xf32" in compute):
         return "tf32"
     with_c = f"{name}-{_TYPES.get(c.lower())}"
+    if name in FP8_DTYPES and c and with_c not in (*FP8_DTYPES, f"{name}-float"):
+        raise _UnreadError(f"{name} with C in {c}")
     return with_c if with_c in FP8_DTYPES else name
 
 
@@ -118,8 +121,8 @@ def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
 
 
 def _number(text: str | None) -> float | None:
-    """A scalar of a log; None if it gives an address, or nothing."""
-    return float(text) if text and re.fullmatch(r"[-+]?[\d.]+(e[-+]?\d+)?", text) else None
+    """A scalar of a log; None if it gives an address, or nothing. `_rows` refuses what is not finite."""
+    return float(text) if text and re.fullmatch(r"(?i)[-+]?([\d.]+(e[-+]?\d+)?|nan|inf)", text) else None
 
 
 # src:bf16::blocked:ab:6144x1:f0; oneDNN 2 and older: src_f32::blocked:ab:f0
@@ -143,7 +146,8 @@ def _onednn(text: str) -> Call | None:
     lengths = _match(_PROBLEM[primitive], problem).groups()
     each: dict[str, Any] = {match[1]: match.groups()[1:] for match in _OPERAND.finditer(operands)}
     src, wei, dst = each["src"], each["wei"], each["dst"]
-    dtype = _dtype(src[0], wei[0], dst[0])
+    backward = {"backward_data": (dst, wei, src), "backward_weights": (src, dst, wei)}
+    dtype = _dtype(*(each[0] for each in backward.get(kind, (src, wei, dst))))
     added, scale = _SUM.search(attributes), _SCALE.search(attributes)
     scalars = float(scale[1]) if scale else 1.0, float(added[1] or 1) if added else 0.0
     if primitive == "matmul":
@@ -217,7 +221,7 @@ def _cublaslt(text: str) -> Call | None:
         return None
     parts = {match[1]: dict(_WORD.findall(match[2])) for match in _PART.finditer(text)}
     a, b, d, how, scalars = parts["A"], parts["B"], parts["D"], parts["compute"], dict(_WORD.findall(text))
-    if any("COL" not in layout.get("order", "COL") for layout in (a, b, d)):
+    if any(layout.get("order", "COL").removeprefix("ORDER_") != "COL" for layout in (a, b, d)):
         raise _UnreadError("a layout that is not column-major")
     trans = [how.get(name, "OP_N").removeprefix("OP_") for name in ("transa", "transb")]
     lengths = int(d["rows"]), int(d["cols"]), int(a["cols" if trans[0] == "N" else "rows"])
@@ -274,6 +278,9 @@ def _cublas(text: str) -> Call | None:
 _OPERATION = re.compile(rb'"name"\s*:\s*"aten::(mm|addmm_?|bmm|baddbmm_?|linear|_int_mm|_scaled_mm)"')
 
 
+_SCALAR_TYPES = {"5": "c10::Half", "6": "float", "15": "c10::BFloat16"}  # PyTorch's numbers of types
+
+
 def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
     """An operation of PyTorch, whose lengths and strides are row-major."""
     first = 1 if "add" in name else 0  # the matrix that is added comes first
@@ -290,7 +297,11 @@ def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
         raise ValueError(inputs)
     (trans_a, lda), (trans_b, ldb) = _stored(a, strides[0]), _stored(b, strides[1])
     beta, alpha = map(_number, inputs["Concrete Inputs"][3:5]) if first else (0.0, 1.0)
-    dtype = _dtype(*(word.replace(" ", "_") for word in inputs["Input type"][first : first + 2]))
+    if first and len(inputs["Input Dims"][0]) < len(a):  # a bias is added to each row: there is no C to read
+        beta = 0.0
+    c = _SCALAR_TYPES.get(inputs["Concrete Inputs"][6], "") if name == "_scaled_mm" else ""
+    left, right = (word.replace(" ", "_") for word in inputs["Input type"][first : first + 2])
+    dtype = _dtype(left, right, c)
     ends = (a[-2], b[-1], a[-1])
     return _rows(ends, dtype, (lda, ldb, None), (trans_a, trans_b), math.prod(a[:-2]), alpha, beta)
 
@@ -388,7 +399,7 @@ class _Log:
                 name, inputs = operation[1].decode().rstrip("_"), fields.get("args", {})
                 events.append((thread, start, -start - fields["dur"], number, name, inputs))
         events.sort(key=lambda event: event[:4])
-        inner = [a for a, b in pairwise([*events, ("", 0, 0)]) if b[0] != a[0] or b[1] >= -a[2]]
+        inner = [a for a, b in pairwise([*events, ("", 0, 0)]) if b[0] != a[0] or b[1] >= -a[2] - _STEP]
         for _, _, _, number, name, inputs in sorted(inner, key=lambda event: event[1]):
             self.counter(partial(_torch, name), inputs, number)[0] += 1
 
@@ -413,7 +424,8 @@ def read_calls(path: Path, file: BufferedReader[Any]) -> tuple[dict[Call, int], 
     try:
         log.read_trace(file.read()) if is_trace else log.read(file)
     except (msgspec.MsgspecError, KeyError, TypeError, RecursionError) as error:
-        raise UsageError(f"{path}: a trace that is cut off or damaged: {error}") from None
+        why = f"an event has no {error.args[0]}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{path}: a trace that is cut off or damaged: {why}") from None
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     if not log.is_log:

@@ -636,7 +636,7 @@ class WallBench(GemmBench):
     """A bench for steps whose events have no times: it uses the wall clock, and has no kernel scope."""
 
     _ahead = ()
-    stamped = False
+    stamped = erases = False
 
     def _device_batch(self, count: int) -> Batch:
         """Run `count` problems back to back and wait; wall seconds of one as the device scope.

@@ -32,8 +32,7 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if any(row.calls for row in rows):
-        problems = by_key((row.dtype, row.problem) for row in rows).values()
-        is_asked = len(set(map(frozenset, problems))) == 1  # --dtype measures every shape in every type
+        is_asked = "--dtype" in run.header.command  # which measures every shape in every type
         parts = sweep_table.by_device(rows, lambda row: row.dtype if is_asked else None, order)
         return [_program_sheet(run, *part, scope) for part in parts]
     sheets = []
@@ -98,12 +97,16 @@ class _ShapeLine:
         of_peak = self.best is not None and sweep_table.is_share_uncertain(run, self.best, scope)
         return own, with_transfers, of_peak, host, with_transfers or host
 
-    @property
-    def cells(self) -> tuple[Cell, ...]:
-        return _shape_cells(f"{self.name}{self.problem.apart()}", self.problem)
+    def cells(self, scalars: bool) -> tuple[Cell, ...]:
+        """The cells of name, m, n and k; the name with alpha and beta if `scalars`."""
+        return _shape_cells(self.name, self.problem, scalars)
 
 
-def _shape_cells(name: str, problem: Problem) -> tuple[Cell, ...]:
+def _shape_cells(name: str, problem: Problem, scalars: bool) -> tuple[Cell, ...]:
+    name += problem.apart()
+    if scalars:
+        name += f" alpha={problem.alpha:g}" if problem.alpha != 1 else ""
+        name += f" beta={problem.beta:g}" if problem.beta else ""
     name = textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
     return (Cell(name or "-"), *map(Cell, map(str, (problem.m, problem.n, problem.k))))
 
@@ -162,14 +165,15 @@ def _workloads_sheet(
     energy = {
         name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
     }
-    names = [(*line.cells, _best_kernel(run, line, inner)) for line in lines]
+    scalars = {line.problem.scalars for line in lines}
+    names = [(*line.cells(len(scalars) > 1), _best_kernel(run, line, inner)) for line in lines]
     names.append((Cell("geometric mean"), *[Cell("")] * 4))
     parts = (columns, versus, energy)
     by_column = (*zip(*names, strict=True), *(cells for part in parts for cells in part.values()))
     body = list(zip(*by_column, strict=True))
     rated = [row for line in lines for row in (line.best, line.host) if row]
     shown = [*rated, *(row for row in rows if row.status in (*FAILED, "skipped"))]
-    kind = f"{dtype} GEMM{lines[0].problem.scalars}"
+    kind = f"{dtype} GEMM{scalars.pop() if len(scalars) == 1 else ''}"
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{kind}, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
@@ -218,13 +222,16 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     flops = sum(line.flops for line in lines) + (left_out.flops if left_out else 0)
     shown = [*lines[:count], *([_rest(lines[count:], name)] if lines[count:] else [])]
 
+    def seconds(time: claims.Evidence | None) -> Cell:
+        return Cell(_mark(time) + units.seconds(time.median)) if time else NOTHING
+
     def cells(line: _CallsLine) -> Iterator[Cell]:
-        """The cells of a line: shape, calls, share, the time, the best kernel, its ratio to the library."""
+        """The cells of a line: shape, calls, share, the library's time, best kernel, its time, ratio."""
         yield from line.shape if dtype is None else line.shape[:-1]
         yield from (Cell(f"{line.calls:,}"), sweep_table.known(flops and line.flops / flops, units.share))
-        time = line.library if library else line.best
-        yield Cell(_mark(time) + units.seconds(time.median)) if time else NOTHING
-        yield Cell(line.kernel)
+        if library:
+            yield seconds(line.library)
+        yield from (Cell(line.kernel), seconds(line.best))
         if line.library and line.best:
             ratio = units.number(line.library.median / line.best.median)
             yield Cell(_mark(line.library, line.best) + ratio)
@@ -234,11 +241,12 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     seen = [row for row in rows if row.variant == name or row.status in (*FAILED, "skipped")]
     seen += [row for row, _ in claims.best_of_shapes(rows, run, device, scope).values()]
     columns = ("m", "n", "k", *(["type"] if dtype is None else []), "calls", "of flops")
+    figures = (library, "best", "time", f"x {library}") if library else ("best", "time")
     kind = f"{dtype} GEMMs" if dtype else "GEMMs"
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{kind} of a program, time of all calls {sweep_table.SCOPE_WORDS[scope]}",
-        blocks=(columns, (library, "best", f"x {library}") if library else ("time", "best")),
+        blocks=(columns, figures),
         rows=tuple(tuple(cells(line)) for line in shown),
         left=frozenset({"type", "best"}),
         notes=(
@@ -258,7 +266,7 @@ def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope:
     row, problem = rows[0], rows[0].problem
     assert problem is not None
     rated = [(each, rate) for each in rows if (rate := claims.compared(run, device, each, scope))]
-    cells = _shape_cells(f"{clean(row.label)}{problem.apart()}{problem.scalars}", problem)
+    cells = _shape_cells(clean(row.label), problem, True)
     counts = row.calls or 1, (row.calls or 1) * problem.flops
     if not rated:
         return _CallsLine((*cells, Cell(row.dtype)), *counts, None, None, "-")
@@ -293,11 +301,14 @@ def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]
     sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
     called_s = claims.total(line.library for line in sure)
+    if not any(line.best for line in lines):
+        return []
     if best_s is None:
         return [Note("", "No shape has a certain time, so the calls are not summed.", "dim")]
-    called = f"As called with {library} {units.seconds(called_s.median)}" if called_s else "All calls"
-    of = f" in {len(sure)} of {len(lines)} shapes; the others are uncertain" if len(sure) < len(lines) else ""
-    text = f"{called}, best of each {units.seconds(best_s.median)}{of}."
+    called = f"As called with {library} {units.seconds(called_s.median)}, best" if called_s else "Best"
+    text = f"{called} of each {units.seconds(best_s.median)}."
+    if len(sure) < len(lines):
+        text = f"Certain are {len(sure)} of {len(lines)} shapes. {text[:-1]} for these."
     return [Note("", text, "bold"), *_undecided([line.is_fastest for line in lines])]
 
 
@@ -327,7 +338,9 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
     body = []
     for line in lines:
         by_title = {row.title: row for row in line.rows}
-        body.append((*line.cells, *(sweep_table.versus_cell(by_title.get(title), scope) for title in titles)))
+        body.append(
+            (*line.cells(False), *(sweep_table.versus_cell(by_title.get(title), scope) for title in titles))
+        )
     words = f"{sweep_table.SCOPE_WORDS[scope]}, batches interleaved"
     return [
         Sheet(

@@ -278,7 +278,8 @@ def read_shapes(
                 if log[1]:
                     remark(f"{path}: {log[1]}.")
                 return tuple(Shape("", *call, count) for call, count in log[0].items())
-            file.seek(0)
+            if not is_csv and file.seekable():
+                file.seek(0)
             text = io.TextIOWrapper(file, "utf-8-sig", newline="")  # spreadsheets write a mark before it
             lines = csv.DictReader(text, strict=True, skipinitialspace=True)
             try:
@@ -299,8 +300,11 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
-        needed = f"the header needs m, n and k, and may have {', '.join(known[3:])}, each once"
-        raise UsageError(f"{path}: line 1: {','.join(columns)[:_LONGEST_NAME]!r}: {needed}")
+        if not columns:
+            raise UsageError(f"{path}: the file is empty")
+        needed = f"m, n and k, and may have {', '.join(known[3:])}, each once"
+        first = ",".join(columns)[:_LONGEST_NAME]
+        raise UsageError(f"{path}: no BLAS log; line 1: {first!r}: the header of a CSV file needs {needed}")
     lines.fieldnames = columns
     shapes = []
     for values in lines:

@@ -537,6 +537,12 @@ CPU_AMX = Variant(
         choose=_amx_blocks,
         presets={"default": {}},
     ),
-    needs=Needs(dtypes=_AMX_DTYPES, device_type="cpu", lacks=_lacks_amx, matrix_units=_AMX_DTYPES),
+    needs=Needs(
+        dtypes=_AMX_DTYPES,
+        device_type="cpu",
+        hardware="a CPU with AMX",
+        lacks=_lacks_amx,
+        matrix_units=_AMX_DTYPES,
+    ),
     compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}",)),
 )

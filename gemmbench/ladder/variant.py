@@ -173,6 +173,7 @@ class Needs:
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
     unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
     device_type: str = ""  # "cpu"; "" for any
+    hardware: str = ""  # what `lacks` looks for, in words: "a CPU with AMX"
     lacks: Callable[[DeviceFacts, str], str] = unsupported_type  # why it cannot multiply a type, or ""
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
     type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type

@@ -654,7 +654,15 @@ class WorkloadsOptions(GemmCommandOptions):
         if self.file:
             shapes += read_shapes(self.file, self.trans_a, self.trans_b, self.remarks.append)
         is_given = self.dtype is not None
-        every = merged(replace(each, dtype=None if is_given else each.dtype or "float") for each in shapes)
+        every = merged(
+            replace(
+                each,
+                dtype=None if is_given else each.dtype or "float",
+                alpha=self.alpha if each.alpha is None else each.alpha,
+                beta=self.beta if each.beta is None else each.beta,
+            )
+            for each in shapes
+        )
         default = _TOP if any(shape.calls > 1 for shape in every) else 100.0
         return heaviest(every, default if self.top is None else self.top)
 

@@ -88,8 +88,8 @@ void pack(int m, int n, int k, int strips, int steps, int chunk, __global const 
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda)
     BATCH_OFFSET(B, ROWS_B, ldb)
-    BATCH_OFFSET(AP, strips, steps * (STEP / 4))
-    BATCH_OFFSET(BP, get_global_size(0) - strips, steps * (STEP / 4))
+    BATCH_OFFSET(AP, strips, (size_t)steps * (STEP / 4))
+    BATCH_OFFSET(BP, get_global_size(0) - strips, (size_t)steps * (STEP / 4))
 #endif
     const int item = get_global_id(0), first = get_global_id(1) * chunk;
     for (int step = first; step < min(first + chunk, steps); step++) {
@@ -142,12 +142,12 @@ void cpu_amx(int m, int n, int strips, int steps, int down, int across, int dept
              __global const char *restrict AP, __global const char *restrict BP, __global SUM *restrict S, SUM beta,
              __global SUM *restrict C, int ldc)
 {
-    const int columns = (n + EDGE - 1) / EDGE, wide = (columns + across - 1) / across;
+    const int columns = n / EDGE + (n % EDGE > 0), wide = (columns + across - 1) / across;
     const int blocks = wide * ((strips + down - 1) / down);
 #ifdef BATCHED
     BATCH_OFFSET(C, m, ldc)
-    BATCH_OFFSET(AP, strips, steps * STEP)
-    BATCH_OFFSET(BP, columns, steps * STEP)
+    BATCH_OFFSET(AP, strips, (size_t)steps * STEP)
+    BATCH_OFFSET(BP, columns, (size_t)steps * STEP)
     BATCH_OFFSET(S, get_global_size(0), down * across * EDGE * EDGE)
 #endif
     SUM sums[EDGE * EDGE] __attribute__((aligned(64)));

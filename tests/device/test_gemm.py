@@ -334,20 +334,25 @@ def test_the_first_batch_of_a_long_problem_is_verified(
     assert "element" in check.figures
 
 
-@pytest.mark.parametrize("stops_before", [1, 2, 3])
+@pytest.mark.parametrize(("clock", "stops_before"), [("host", 1), ("host", 2), ("host", 3), ("device", 1)])
 def test_every_batch_of_a_long_problem_is_compared_and_nothing_runs_after(
-    device: DeviceFacts, stops_before: int, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, clock: str, stops_before: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kernel that stops writing C is wrong from its first such batch on: the second, the third, or none."""
+    """A kernel that stops writing C is wrong from its first such batch on: the second, the third, or none.
+
+    On a device without a clock batches are not compared, so one more problem runs.
+    """
     monkeypatch.setattr(opencl_bench, "_VERIFIED_BATCH_S", 0.0)
+    monkeypatch.setattr(executor(device).runtime, "has_clock", clock == "host")
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(60, 60, 60)])
     assert isinstance(case, Case)
     bench = executor(device).prepare(case, QUICK)
     assert bench.verify("before").check == Check("ok")
     for batch in range(3):
         if batch == stops_before:
-            monkeypatch.setattr(bench, "_hosted", [[]])
-        bench.start("host", 1)
+            marker = lambda _, queue: cl.enqueue_marker(queue)  # noqa: E731
+            monkeypatch.setattr(opencl_bench.PreparedLaunch, "enqueue", marker)
+        bench.start(clock, 1)
     if stops_before == 3:
         monkeypatch.setattr(bench, "answer", None)  # nothing asks for it
     assert bench.verify("after").check.verdict == ("ok" if stops_before == 3 else "wrong")

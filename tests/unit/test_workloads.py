@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Sha
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
+from gemmbench.options.measuring import WorkloadsOptions
 from gemmbench.plan import gemm_plan
 from tests.fake_runs import CPU
 
@@ -165,12 +167,12 @@ def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
 
 
 # fmt: off
-NEEDED = "the header needs m, n and k, and may have name, lda, ldb, ldc, trans_a, trans_b, batch, " \
+NEEDED = "the header of a CSV file needs m, n and k, and may have name, lda, ldb, ldc, trans_a, trans_b, batch, " \
     "dtype, alpha, beta, calls, each once"
 BAD: dict[str, tuple[str | bytes, str]] = {
     #  what is wrong        the file                          the sentence, after the file's name
-    "empty":               ("",                               f"line 1: '': {NEEDED}"),
-    "blank":               ("\n\n",                           f"line 1: '': {NEEDED}"),
+    "empty":               ("",                               "the file is empty"),
+    "blank":               ("\n\n",                           "the file is empty"),
     "header alone":        ("m,n,k\n",                        "no shape follows the header"),
     "no header":           ("1,2,3\n4,5,6\n",                 f"line 1: '1,2,3': {NEEDED}"),
     "a column missing":    ("m,n,name\n1,2,a\n",              f"line 1: 'm,n,name': {NEEDED}"),
@@ -219,3 +221,19 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         read_shapes(tmp_path / "none.csv")
     with pytest.raises(UsageError, match="is a directory"):
         read_shapes(tmp_path)
+
+
+def test_calls_add_up_whether_or_not_a_log_says_alpha_and_beta(tmp_path: Path) -> None:
+    path = tmp_path / "calls.csv"
+    path.write_text("m,n,k,calls,alpha,beta\n8,9,10,3,,\n8,9,10,2,1,0\n8,9,10,4,2,0\n")
+    shapes = WorkloadsOptions(file=path).shapes
+    assert [(shape.calls, shape.alpha) for shape in shapes] == [(5, 1.0), (4, 2.0)]
+
+
+def test_a_pipe_is_read() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"m,n,k\n8,9,10\n")
+    os.close(writer)
+    (shape,) = read_shapes(Path(f"/dev/fd/{reader}"))
+    os.close(reader)
+    assert (shape.m, shape.n, shape.k) == (8, 9, 10)
