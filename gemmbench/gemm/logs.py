@@ -39,11 +39,8 @@ _WORDS = {
     "e5m2": "f8_e5m2   R_8F_E5M2 bf8_r    c10::Float8_e5m2",
 }
 _TYPES = {word.lower(): name for name, words in _WORDS.items() for word in words.split()}
+# A row-major product: m, n, k, ld, trans_a, trans_b, batch, dtype, alpha, beta; these None if not logged.
 Call = tuple[int, int, int, Leading | None, bool, bool, int, str, float | None, float | None]
-"""One row-major product as a program called it: m, n, k, ld, trans_a, trans_b, batch, dtype, alpha, beta.
-
-The last two are None if the log does not say.
-"""
 
 
 class _UnreadError(Exception):
@@ -241,16 +238,9 @@ def _bench(text: str) -> Call | None:
     types = [options.get(f"--{name}_type", options.get("-r", "")) for name in "abc"]
     dtype = _dtype(types[0], types[1], types[2], options.get("--compute_type", ""))
     trans = [options.get(f"--transpose{name}") or options[f"--trans{name}"] for name in "AB"]
-    lengths, ld = (
-        [int(options[f"-{name}"]) for name in "mnk"],
-        [int(options[f"--ld{name}"]) for name in "abc"],
-    )
-    rest = (
-        int(options.get("--batch_count", 1)),
-        _number(options.get("--alpha")),
-        _number(options.get("--beta")),
-    )
-    return _columns(lengths, dtype, ld, trans, *rest)
+    lengths, ld = ([int(options[f"{a}{x}"]) for x in names] for a, names in (("-", "mnk"), ("--ld", "abc")))
+    alpha, beta = (_number(options.get(name)) for name in ("--alpha", "--beta"))
+    return _columns(lengths, dtype, ld, trans, int(options.get("--batch_count", 1)), alpha, beta)
 
 
 _FUNCTION = re.compile(r"(?s)I! cuBLAS \(v[\d.]+\) function cublasStatus_t cublas(\w+)\(.*Process=")
@@ -288,9 +278,7 @@ def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
         raise _UnreadError("recorded without record_shapes=True")
     a, b = inputs["Input Dims"][first : first + 2]
     logged = inputs.get("Input Strides") or [None, None, None]  # of PyTorch 2.1 or older
-    strides = [
-        each or _dense(dims, range(len(dims))) for each, dims in zip(logged[first:], (a, b), strict=False)
-    ]
+    strides = [s or _dense(dims, range(len(dims))) for s, dims in zip(logged[first:], (a, b), strict=False)]
     if name == "linear":  # B's rows are outputs, and A may have several dimensions
         a, b, strides = [math.prod(a[:-1]), a[-1]], b[::-1], [[a[-1], 1], strides[1][::-1]]
     if len(a) != len(b) or a[-1] != b[-2]:
@@ -301,9 +289,8 @@ def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
         beta = 0.0
     c = _SCALAR_TYPES.get(inputs["Concrete Inputs"][6], "") if name == "_scaled_mm" else ""
     left, right = (word.replace(" ", "_") for word in inputs["Input type"][first : first + 2])
-    dtype = _dtype(left, right, c)
-    ends = (a[-2], b[-1], a[-1])
-    return _rows(ends, dtype, (lda, ldb, None), (trans_a, trans_b), math.prod(a[:-2]), alpha, beta)
+    lengths, rest = (a[-2], b[-1], a[-1]), (math.prod(a[:-2]), alpha, beta)
+    return _rows(lengths, _dtype(left, right, c), (lda, ldb, None), (trans_a, trans_b), *rest)
 
 
 _READERS: dict[bytes, Callable[[str], Call | None]] = {
@@ -413,11 +400,10 @@ class _Log:
 
 
 def read_calls(path: Path, file: BufferedReader[Any]) -> tuple[dict[Call, int], str] | None:
-    """Each call of a log with how often it was made, in the order of the first; and what was not read.
+    """Each call of a log and its count, in the order of the first, and what was not read; None without a log.
 
-    None if no line is from a library that is known. A call of cuBLAS that cuBLASLt logs too counts once.
-    Raises `UsageError` if the log has no GEMM that can be read, or too many different ones, or is a trace
-    that is cut off.
+    A call of cuBLAS that cuBLASLt logs too counts once. Raises `UsageError` if the log has no GEMM that can
+    be read, or too many different ones, or is a trace that is cut off.
     """
     log, head = _Log(), file.peek(1)
     is_trace = head.lstrip().startswith(b"{") and b'"traceEvents"' in head

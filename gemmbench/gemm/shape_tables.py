@@ -209,8 +209,7 @@ class _CallsLine:
 def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
     """The calls of a program on a device, the shapes with the longest time first, and the sum of all.
 
-    The library is cuBLAS, CLBlast or numpy, the first that has a rate in the scope. Without one, the time is
-    that of the best kernel. `dtype` is None if the shapes have several types.
+    The library is cuBLAS, CLBlast or numpy, the first with a rate. `dtype` is None for several types.
     """
     rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
     name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
@@ -242,10 +241,10 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     seen += [row for row, _ in claims.best_of_shapes(rows, run, device, scope).values()]
     columns = ("m", "n", "k", *(["type"] if dtype is None else []), "calls", "of flops")
     figures = (library, "best", "time", f"x {library}") if library else ("best", "time")
-    kind = f"{dtype} GEMMs" if dtype else "GEMMs"
+    what = f"{dtype or ''} GEMMs of a program, time of all calls".strip()
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{kind} of a program, time of all calls {sweep_table.SCOPE_WORDS[scope]}",
+        caption=f"{what} {sweep_table.SCOPE_WORDS[scope]}",
         blocks=(columns, figures),
         rows=tuple(tuple(cells(line)) for line in shown),
         left=frozenset({"type", "best"}),
@@ -295,8 +294,7 @@ def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
 def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
     """The time of all calls with the library, and that with the best of each shape.
 
-    Shapes whose time is uncertain are excluded, and the sentence says so. A kernel counts as the best only if
-    it is known to be faster than the library.
+    Uncertain shapes are excluded. A kernel counts as the best only if it is known to be the faster one.
     """
     sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)

@@ -404,11 +404,8 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
     for device, dtype, rows in by_device(checked, attrgetter("dtype"), order):
         kernels = by_key((row.title, row) for row in rows).values()
         worst = [max(alike, key=lambda row: rates.residual(row) or 0.0) for alike in kernels]
-        subjects: Columns[Row] = {
-            "": lambda row: Cell(clean(row.title)),
-            "size": lambda row: Cell(shape(row)),
-        }
-        sheet = table(worst, subjects, _error_columns(rows))
+        names: Columns[Row] = {"": lambda row: Cell(clean(row.title)), "size": lambda row: Cell(shape(row))}
+        sheet = table(worst, names, _error_columns(rows))
         caption = f"Largest error in {dtype}: residual over its bound, and in units of the last place of C"
         yield replace(sheet, heading=heading(run, device), caption=caption)
 

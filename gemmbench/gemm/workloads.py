@@ -182,10 +182,7 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each shape once, in the order of its first, with the names of all: ``q = k and 2 more``.
-
-    Calls are added up, if any shape was called more than once: only then do the shapes stand for calls.
-    """
+    """Each shape once, with the names of all, ``q = k and 2 more``, and calls added up if any has several."""
     groups = by_key((replace(shape, name="", calls=1), shape) for shape in shapes)
     are_counted = any(shape.calls > 1 for alike in groups.values() for shape in alike)
     return tuple(
@@ -202,10 +199,7 @@ _BALANCE = 15  # operations in float while a byte comes from memory: 14.6 on an 
 
 
 def _predicted(shape: Shape) -> float:
-    """The time of all calls of a shape, in the time of an operation in float: a guess for any device.
-
-    It is the same for all devices, so that they measure the same shapes. Shorter types are faster.
-    """
+    """The time of all calls of a shape: a guess that is the same for all devices."""
     problem = shape.problem()
     operations = problem.flops * DTYPES[problem.dtype].itemsize / DTYPES["float"].itemsize
     return shape.calls * max(operations, _BALANCE * problem.operand_bytes)

@@ -351,10 +351,7 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
 
 
 def _of_two_devices(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """The line without a judgement if its rows ran on different devices, as ``--across device`` allows.
-
-    Its interval is unknown. A row that has no time on the new device is missing. Only a wrong result stays.
-    """
+    """The line without a judgement if its rows ran on different devices. Only a wrong result stays."""
     key, rules = line.key, baseline.rules
     olds, latest = ([each for each in side if key in each.rows] for side in (baseline.replicates, news))
     if rules.interleaved or "device" not in rules.across or not (olds and latest):

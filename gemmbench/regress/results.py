@@ -80,10 +80,9 @@ def _pairs(comparison: Comparison) -> Iterator[Sheet]:
 
 
 def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = None) -> Iterator[Sheet]:
-    """Yield a table of the shapes that two devices ran: times of the fastest row, ratio, geometric mean.
+    """Yield a table of the shapes that two devices, as run and position, ran: the fastest rows and the ratio.
 
-    Both devices, as run and position, appear with their measured peaks. If the calls of a program were
-    counted, a note says which device runs it faster. No table without a shared shape.
+    If the calls of a program were counted, a note says which device runs it faster.
     """
     sides, scope = (old, new), scope or view_scope(old[0], new[0])
     best = [best_of_shapes(run.rows, run, device, scope) for run, device in sides]
@@ -105,9 +104,8 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
-    last = Cell(
-        "~" * any(not each[key][1].is_certain for each in best for key in shared) + units.number(mean)
-    )
+    is_certain = all(each[key][1].is_certain for each in best for key in shared)
+    last = Cell("~" * (not is_certain) + units.number(mean))
     program = faster_device((names[0], names[1]), best[0], best[1])
     yield Sheet(
         heading=facts[1],
@@ -148,12 +146,8 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
-    columns = (
-        *_labels(comparison),
-        "change" if has_results else "rate",
-        *(["interval"] if has_interval else []),
-    )
-    columns += ("result",) if has_results else ()
+    columns = (*_labels(comparison), "change" if has_results else "rate", *["interval"] * has_interval)
+    columns += ("result",) * has_results
     speed = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
     mean = f"On another device, {len(speeds)} rows: geometric mean {speed} x as fast"
     return Sheet(

@@ -98,10 +98,9 @@ def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Be
 
 
 def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
-    """Which of two devices runs a program faster, and by how much; "" unless calls were counted.
+    """Which of two devices runs all calls faster, each with its best kernel; "" unless calls were counted.
 
-    The time of a program is that of all its calls, each with the best kernel or library of its shape. Shapes
-    that are uncertain on a side, missing there or counted otherwise are excluded. The sentence counts them.
+    Shapes that are uncertain on a side, missing there or counted otherwise are excluded.
     """
     pairs = [(old[key], new[key]) for key in old if key in new]
     times = [[all_calls(*each) for each in pair] for pair in pairs if pair[0][0].calls == pair[1][0].calls]
