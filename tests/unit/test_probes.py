@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
+from gemmbench.opencl import discovery
 from gemmbench.opencl.discovery import cpu_units
 from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PROBES
@@ -158,3 +160,17 @@ def test_rows_of_one_probe_differ_in_their_parameters() -> None:
 def test_sources_tell_what_may_be_compiled() -> None:
     sources = {step.source for step in peak_plan([H200], ["half"], [1, 4]) if isinstance(step, Case)}
     assert len(sources) == 2 + 2 + 2  # widths; accumulators of mma and of wgmma, whatever the operands
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_amx_counts_only_if_the_system_allows_its_tiles(
+    allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "has_tiles", lambda: allowed)
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("flags\t\t: fpu amx_bf16 avx512_vnni amx_tile\n", encoding="utf-8")
+    units = cpu_units(cpuinfo)
+    assert units == (("amx_bf16", "avx512_vnni") if allowed else ("avx512_vnni",))
+    device = replace(DEVICE, version="PoCL 3.1", units=units)
+    reason = BY_NAME["cpu-amx"].needs.lacks(device, "bfloat16")
+    assert reason == ("" if allowed else "amx needs a CPU with amx_bf16")
