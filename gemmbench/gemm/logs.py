@@ -89,10 +89,7 @@ def _columns(
 
 
 def _stored(dims: Sequence[int], strides: Sequence[int]) -> tuple[bool, int | None]:
-    """Whether a matrix or a batch is stored transposed, and its leading dimension.
-
-    The leading dimension is None if neither rows nor columns are contiguous, or problems are interleaved.
-    """
+    """Whether a matrix is stored transposed, and its leading dimension; None if no side is contiguous."""
     (rows, columns), (row, column) = dims[-2:], strides[-2:]
     is_transposed = column != 1 and columns > 1 and row == 1
     if is_transposed:

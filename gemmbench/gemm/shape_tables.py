@@ -207,10 +207,7 @@ class _CallsLine:
 
 
 def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
-    """The calls of a program on a device, the shapes with the longest time first, and the sum of all.
-
-    The library is cuBLAS, CLBlast or numpy, the first with a rate. `dtype` is None for several types.
-    """
+    """The calls of a program, the longest first, and their sum; `dtype` is None for several types."""
     rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
     name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
     library = next((clean(row.title) for row in rated if row.variant == name), "")
@@ -292,10 +289,7 @@ def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
 
 
 def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
-    """The time of all calls with the library, and that with the best of each shape.
-
-    Uncertain shapes are excluded. A kernel counts as the best only if it is known to be the faster one.
-    """
+    """The time of all calls of certain shapes with the library, and with the best if known to be faster."""
     sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
     called_s = claims.total(line.library for line in sure)
