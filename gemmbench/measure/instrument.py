@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import platform
 import signal
 import sys
 import time
@@ -27,6 +26,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import GIGA
+from gemmbench.opencl import drivers
 
 _AWAY = (
     4  # this part of a burst is thrown away first: cold code and sleeping threads slow what follows a batch
@@ -269,13 +269,6 @@ def _die_with_parent() -> None:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _ask_for_tiles() -> None:
-    """Ask Linux for the tiles of AMX, before a driver starts threads; where there are none, it refuses."""
-    if sys.platform == "linux" and platform.machine() == "x86_64":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).syscall(158, 0x1023, 18)  # arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-
-
 def main(handle: str, maker: str, *arguments: str) -> None:
     """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang.
 
@@ -284,7 +277,7 @@ def main(handle: str, maker: str, *arguments: str) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
-    _ask_for_tiles()
+    drivers.ask_for_tiles()
     pipe = connected(int(handle))
 
     def make() -> Machine:

@@ -275,16 +275,6 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
     return tuple(sizes[level] for level in sorted(sizes))
 
 
-_SYSTEM_CALL, _PERMITTED, _TILES = 158, 0x1022, 18  # arch_prctl of x86-64, ARCH_GET_XCOMP_PERM, AMX's tiles
-
-
-def has_tiles() -> bool:
-    """Whether Linux allows this process the tiles of AMX."""
-    permitted, call = ctypes.c_uint64(), getattr(ctypes.CDLL(None), "syscall", None)
-    fails = not call or call(_SYSTEM_CALL, _PERMITTED, ctypes.byref(permitted))
-    return not fails and bool(permitted.value >> _TILES & 1)
-
-
 def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
     """The units for short types that Linux reports of the first core, such as ``avx512_vnni``.
 
@@ -294,7 +284,7 @@ def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("flags"):
                 units = sorted({*line.split()} & {*CPU_UNITS})
-                return tuple(unit for unit in units if not unit.startswith("amx") or has_tiles())
+                return tuple(unit for unit in units if not unit.startswith("amx") or drivers.has_tiles())
     return ()
 
 

@@ -13,6 +13,7 @@ Nothing here imports pyopencl, because the loader reads its environment once, at
 from __future__ import annotations
 
 import atexit
+import ctypes
 import ctypes.util
 import hashlib
 import importlib.metadata
@@ -472,6 +473,30 @@ def vector_bits(cpuinfo: str) -> int:
     match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     flags = match[1].split() if match else []
     return next((bits for flag, bits in _VECTORS if flag in flags), 0)
+
+
+_ARCH_PRCTL, _GET, _REQUEST, _TILES = 158, 0x1022, 0x1023, 18  # of x86-64's Linux; AMX's tile data
+
+
+def _arch_prctl(code: int, argument: object) -> bool:
+    """Whether Linux on x86-64 does what the code says."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    try:
+        return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, code, argument) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+def ask_for_tiles() -> None:
+    """Ask for the tiles of AMX, before a driver starts threads; where there are none, Linux refuses."""
+    _arch_prctl(_REQUEST, _TILES)
+
+
+def has_tiles() -> bool:
+    """Whether this process may use the tiles of AMX."""
+    allowed = ctypes.c_uint64()
+    return _arch_prctl(_GET, ctypes.byref(allowed)) and bool(allowed.value >> _TILES & 1)
 
 
 def generic_target(device_version: str) -> str:

@@ -10,11 +10,11 @@ import pytest
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bind
 from gemmbench.gemm.verify import ExactTest
-from gemmbench.measure import instrument
 from gemmbench.measure.child import BUILD_OPTIONS
 from gemmbench.measure.machine import OpenCLMachine, caching
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
+from gemmbench.opencl import drivers
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import select
 
@@ -27,7 +27,7 @@ _UNOPTIMIZED: dict[int, GemmExecutor] = {}
 def machine() -> OpenCLMachine:
     """With the drivers' caches on: build times are not what these tests look at."""
     _KERNELS.mkdir(parents=True, exist_ok=True)
-    instrument._ask_for_tiles()
+    drivers.ask_for_tiles()
     return caching(str(_KERNELS))
 
 

@@ -13,7 +13,7 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
-from gemmbench.opencl import discovery
+from gemmbench.opencl import drivers
 from gemmbench.opencl.discovery import cpu_units
 from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PROBES
@@ -166,7 +166,7 @@ def test_sources_tell_what_may_be_compiled() -> None:
 def test_amx_counts_only_if_the_system_allows_its_tiles(
     allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery, "has_tiles", lambda: allowed)
+    monkeypatch.setattr(drivers, "has_tiles", lambda: allowed)
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("flags\t\t: fpu amx_bf16 avx512_vnni amx_tile\n", encoding="utf-8")
     units = cpu_units(cpuinfo)
