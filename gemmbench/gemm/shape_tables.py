@@ -97,12 +97,9 @@ class _ShapeLine:
         of_peak = self.best is not None and sweep_table.is_share_uncertain(run, self.best, scope)
         return own, with_transfers, of_peak, host, with_transfers or host
 
-    def cells(self, scalars: bool) -> tuple[Cell, ...]:
-        """The cells of name, m, n and k; the name with alpha and beta if `scalars`."""
-        return _shape_cells(self.name, self.problem, scalars)
 
-
-def _shape_cells(name: str, problem: Problem, scalars: bool) -> tuple[Cell, ...]:
+def _shape_cells(name: str, problem: Problem, scalars: bool = False) -> tuple[Cell, ...]:
+    """The cells of name, m, n and k; the name with alpha and beta if `scalars`."""
     name += problem.apart()
     if scalars:
         name += f" alpha={problem.alpha:g}" if problem.alpha != 1 else ""
@@ -166,7 +163,10 @@ def _workloads_sheet(
         name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
     }
     scalars = {line.problem.scalars for line in lines}
-    names = [(*line.cells(len(scalars) > 1), _best_kernel(run, line, inner)) for line in lines]
+    names = [
+        (*_shape_cells(line.name, line.problem, len(scalars) > 1), _best_kernel(run, line, inner))
+        for line in lines
+    ]
     names.append((Cell("geometric mean"), *[Cell("")] * 4))
     parts = (columns, versus, energy)
     by_column = (*zip(*names, strict=True), *(cells for part in parts for cells in part.values()))
@@ -330,9 +330,8 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
     body = []
     for line in lines:
         by_title = {row.title: row for row in line.rows}
-        body.append(
-            (*line.cells(False), *(sweep_table.versus_cell(by_title.get(title), scope) for title in titles))
-        )
+        ratios = (sweep_table.versus_cell(by_title.get(title), scope) for title in titles)
+        body.append((*_shape_cells(line.name, line.problem), *ratios))
     words = f"{sweep_table.SCOPE_WORDS[scope]}, batches interleaved"
     return [
         Sheet(

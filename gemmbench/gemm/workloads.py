@@ -206,7 +206,7 @@ def _predicted(shape: Shape) -> float:
 
 
 def heaviest(shapes: Sequence[Shape], percent: float) -> tuple[tuple[Shape, ...], LeftOut | UnsetType]:
-    """The fewest shapes with this share of the predicted time, in their order, and what is left out."""
+    """The fewest shapes with this share of the predicted time, in their order, and what is excluded."""
     times = list(map(_predicted, shapes))
     order = sorted(range(len(shapes)), key=lambda index: -times[index])
     before = accumulate((times[index] for index in order), initial=0.0)

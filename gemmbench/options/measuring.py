@@ -77,7 +77,7 @@ EVERY_PROBE = "all"  # of --describe without a name
 SIZES = "Comma-separated sizes, instead of a range."
 DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
-_TOP = 95.0  # per cent of the predicted time: what is left out matters less than most rows' interval
+_TOP = 95.0  # per cent of the predicted time: the rest matters less than most rows' interval
 
 
 def device_option(default: str = "the best found", group: str = PROBLEM, several: bool = True) -> Any:

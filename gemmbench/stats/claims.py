@@ -15,7 +15,6 @@ from gemmbench.model import units
 from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import counted
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 
@@ -67,7 +66,7 @@ def mean(known: Iterable[Evidence]) -> Evidence:
 
 
 def all_calls(row: Row, rate: Evidence) -> Evidence:
-    """The seconds of all calls that a program makes of a row's problem, of which this rate is known."""
+    """The seconds of all calls that a program makes of a row's problem, at this rate."""
     flops, is_verified = (row.calls or 1) * rates.flops_of(row), row.check.verdict == "ok"
     high = flops / rate.low if rate.low else math.inf
     return Evidence(flops / rate.median, flops / rate.high, high, rate.is_certain and is_verified)
@@ -105,7 +104,7 @@ def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
     sums = [total(side) for side in zip(*sure, strict=True)]
     if not sums or not any(row.calls for row, _ in (*old.values(), *new.values())):
         return ""
-    of = f"{len(sure)} of {counted(len(old.keys() | new.keys()), 'shape')}"
+    of = f"{len(sure)} of {units.counted(len(old.keys() | new.keys()), 'shape')}"
     known = ((each, name) for each, name in zip(sums, names, strict=True) if each)
     (fast, first), (slow, last) = sorted(known, key=lambda pair: pair[0].median)
     ratio = slow.over(fast)

@@ -1,6 +1,6 @@
 /* amx: products of tiles that stay in the unit.
  *
- *      k = 64 bytes        n = 16          A work-item keeps two tiles of A, the second of which the host makes the
+ *      k = 64 bytes        n = 16          A work-item keeps two tiles of A, where the host makes the second the
  *    +-------------+     +-------+         negative of the first, and two of B. A step multiplies one tile of A by
  * 16 |      A      |  x  |  B_c  |  += D_c both tiles of B, into two sums each; the next step takes the other tile.
  *    +-------------+     +-------+

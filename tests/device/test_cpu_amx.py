@@ -54,7 +54,7 @@ BLOCKS: list[dict[str, int]] = [
 def cpu() -> DeviceFacts:
     device = next((each for each in all_devices() if each.type == "cpu"), None)
     if device is None:
-        pytest.skip("AMX is a CPU's, and no driver is")
+        pytest.skip("no CPU driver: AMX is a unit of CPUs")
     return device
 
 

@@ -350,8 +350,7 @@ def test_every_batch_of_a_long_problem_is_compared_and_nothing_runs_after(
     assert bench.verify("before").check == Check("ok")
     for batch in range(3):
         if batch == stops_before:
-            marker = lambda _, queue: cl.enqueue_marker(queue)  # noqa: E731
-            monkeypatch.setattr(opencl_bench.PreparedLaunch, "enqueue", marker)
+            monkeypatch.setattr(opencl_bench.PreparedLaunch, "enqueue", lambda _, q: cl.enqueue_marker(q))
         bench.start(clock, 1)
     if stops_before == 3:
         monkeypatch.setattr(bench, "answer", None)  # nothing asks for it

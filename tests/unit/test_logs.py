@@ -1,6 +1,6 @@
 """Logs of real programs, with calls counted by hand, and what damage does to them."""
 
-# ruff: noqa: E501
+# ruff: noqa: E501 - a log and its calls are a line each, as long as they are
 
 from __future__ import annotations
 
