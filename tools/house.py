@@ -1,4 +1,4 @@
-"""The size of the repository, against limits: lines, files, import lines, vague names, megabytes of plots/.
+"""The size of the repository, against limits: lines, names, docstrings, imports, megabytes of plots/.
 
 ``python tools/house.py`` prints the package by folder; ``--check`` ends with status 1 if a limit is exceeded.
 """
@@ -10,7 +10,10 @@ import io
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +24,9 @@ LIMITS = {
     "files of gemmbench/": 101,
     "import lines of gemmbench/": 2_000,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
+    "words in docstrings of gemmbench/": 50_200,
+    "public functions and classes defined in several modules of gemmbench/": 56,
+    "folders in the longest chain of imports of gemmbench/": 15,
     "lines of tests/ and tools/": 39_600,
     "MB of plots/": 10,
 }
@@ -66,12 +72,61 @@ def rooms(package: Path) -> dict[str, Room]:
     return sums
 
 
+def trees(package: Path) -> dict[str, list[ast.Module]]:
+    """The modules of each folder of the package, a file outside of any as one of its own."""
+    parsed: dict[str, list[ast.Module]] = {}
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).parts[0].removesuffix(".py")
+        parsed.setdefault(name, []).append(ast.parse(path.read_text(encoding="utf-8")))
+    return parsed
+
+
+def docstring_words(modules: Iterable[ast.Module]) -> int:
+    """Words in the docstrings of modules, classes and functions."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    nodes = (node for module in modules for node in ast.walk(module))
+    return sum(len((ast.get_docstring(node) or "").split()) for node in nodes if isinstance(node, kinds))
+
+
+def repeated_names(modules: Iterable[ast.Module]) -> list[str]:
+    """Public functions and classes that several modules define."""
+    names = (
+        {node.name for node in module.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        for module in modules
+    )
+    counts = Counter(name for each in names for name in each if not name.startswith("_"))
+    return sorted(name for name, count in counts.items() if count > 1)
+
+
+def longest_chain(folders: dict[str, list[ast.Module]]) -> list[str]:
+    """The longest list of folders of which each imports the next."""
+    nodes = {name: [node for each in modules for node in ast.walk(each)] for name, modules in folders.items()}
+    imports: dict[str, set[str]] = {}
+    for name, each in nodes.items():
+        froms = [node for node in each if isinstance(node, ast.ImportFrom) and node.module]
+        words = {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
+        words |= {alias.name for node in each if isinstance(node, ast.Import) for alias in node.names}
+        others = {word.split(".")[1] for word in words if word.startswith("gemmbench.")}
+        imports[name] = others & folders.keys() - {name}
+
+    @cache
+    def below(name: str) -> list[str]:
+        return [name, *max(map(below, sorted(imports[name])), key=len, default=[])]
+
+    return max(map(below, sorted(folders)), key=len, default=[])
+
+
 def figures(total: Room, root: Path = ROOT) -> dict[str, int]:
     """What the limits are for, under the same names."""
+    folders = trees(root / "gemmbench")
+    modules = list(chain(*folders.values()))
     others = [path for folder in ("tests", "tools") for path in (root / folder).rglob("*.py")]
     plots = sum(path.stat().st_size for path in (root / "plots").rglob("*") if path.is_file())
     values = (
         *(total.lines, total.files, total.imports, total.vague),
+        docstring_words(modules),
+        len(repeated_names(modules)),
+        len(longest_chain(folders)),
         sum(path.read_bytes().count(b"\n") for path in others),
         round(plots / 1e6),
     )
@@ -101,6 +156,9 @@ def main() -> int:
         print(f"{name:12}{room.lines:8,}{room.files:7}{room.imports:9,}{room.vague:13,}")
     for what, value in values.items():
         print(f"{value:8,} of {LIMITS[what]:,} {what}")
+    folders = trees(ROOT / "gemmbench")
+    print("names in several modules:", *repeated_names(chain(*folders.values())))
+    print("longest chain:", " -> ".join(longest_chain(folders)))
     return 0
 
 
