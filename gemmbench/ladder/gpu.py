@@ -297,12 +297,13 @@ def _by_elements(v: Values) -> bool:
 
 def _flags(p: Values) -> tuple[str, ...]:
     limit = (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else ()
-    is_small = "TM" in p and p["TM"] * p["TN"] <= 64
+    is_small = {"TM", "TN"} <= p.keys() and p["TM"] * p["TN"] <= 64
     return (*limit, COPIED["ODD_FIRST"]) if is_small and _is_odd_first(p) else limit
 
 
 def _flags_by_elements(p: Values) -> tuple[str, ...]:
-    return (*_flags(p), COPIED["PLAIN_A"]) if "TM" in p and _by_elements({**p, "ta": 0}) else _flags(p)
+    is_whole = {"BM", "BN", "BK", "TM", "TN"} <= p.keys()
+    return (*_flags(p), COPIED["PLAIN_A"]) if is_whole and _by_elements({**p, "ta": 0}) else _flags(p)
 
 
 def _takes_a(v: Values) -> bool:
