@@ -11,6 +11,10 @@ from gemmbench.model.row import Row, Scope
 from gemmbench.model.run_file import Run, encode
 from tests import fake_runs as fake
 
+HOSTILE = (
+    "</script><script>window.hit=1</script><img src=x onerror=window.hit=1>"
+    "\"'`{{7*7}}{% raw %}&lt;\u202egnp.exe\u2066\u200fא javascript:window.hit=1 $x^2$"
+)
 Slow = Mapping[tuple[str, int], float]  # by variant and m: how many times as long it takes
 
 
@@ -56,6 +60,31 @@ def on(run: Run, day: int) -> Run:
     return replace(run, header=replace(run.header, started_utc=f"2026-10-{day:02d}T04:30:00Z"))
 
 
+def hostile(number: int = 0) -> Run:
+    """A run in which whoever could have chosen a name has chosen a bad one."""
+    run = fake.fake_troubled()
+    device = replace(
+        run.header.devices[0], name=HOSTILE, driver=HOSTILE, platform=HOSTILE, origin=HOSTILE, pci=HOSTILE,
+        warnings=(HOSTILE,),
+    )  # fmt: skip
+    host = replace(run.header.host, cpu=HOSTILE, blas=HOSTILE, system=HOSTILE, python=HOSTILE, busy=1.5)
+    header = replace(run.header, devices=(device,), host=host, command=("square", HOSTILE), gemmbench=HOSTILE)
+    rows = tuple(
+        replace(row, label=HOSTILE, notes=(HOSTILE,), source=HOSTILE, reason=HOSTILE if row.reason else "")
+        for row in run.rows
+    )
+    odd = replace(rows[1], variant=HOSTILE, parameters={HOSTILE: HOSTILE})
+    return Run(header, (rows[0], odd, *rows[1:]), f"{HOSTILE.replace('/', '')}{number}.jsonl")
+
+
+def days(count: int = 9, slower_from: int = 5, factor: float = 1.2) -> list[Run]:
+    """The same plan on one machine, a day after the other; from one day on it is slower."""
+    base = small()
+    factors = [factor if day >= slower_from else 1.0 for day in range(count)]
+    runs = [again(day, run=base, noise=0.004, machine=each) for day, each in enumerate(factors)]
+    return [replace(on(run, 1 + day), path=f"day-{day}.jsonl") for day, run in enumerate(runs)]
+
+
 def save(path: str | Path, run: Run) -> None:
     Path(path).write_bytes(encode(run.header) + b"".join(map(encode, run.rows)))
 
@@ -71,10 +100,5 @@ def _place(row: Row) -> tuple[str, int]:
 
 def _scaled(row: Row, draw: random.Random, factor: float, noise: float) -> Row:
     factor *= 1 + noise * draw.gauss(0, 1)
-    samples = {
-        name: replace(
-            scope, seconds=tuple(second * factor * (1 + 0.002 * draw.gauss(0, 1)) for second in scope.seconds)
-        )
-        for name, scope in row.samples.items()
-    }
+    samples = fake.scaled(row, lambda: factor * (1 + 0.002 * draw.gauss(0, 1)))
     return replace(row, samples=samples)

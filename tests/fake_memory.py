@@ -17,24 +17,7 @@ GLOBAL = {  # GB/s by vector width
     "global-triad": (4030, 4370, 4360, 3950, 2980),
     "local-read": (32600, 33200, 33200, 16700, 8300),
 }
-STAIRS = (
-    33000,
-    33000,
-    33000,
-    33000,
-    33000,
-    33000,
-    31200,
-    14000,
-    7100,
-    6100,
-    5900,
-    5800,
-    5700,
-    5500,
-    4900,
-    4600,
-)
+STAIRS = (*[33000] * 6, 31200, 14000, 7100, 6100, 5900, 5800, 5700, 5500, 4900, 4600)
 CHASE = (20, 20, 20, 20, 20.3, 20.3, 84, 143, 143, 143, 143, 143, 143, 239, 343, 347)  # ns
 TRANSFERS = {  # GB/s from 1 KiB on, by powers of four
     "upload-pageable": (0.13, 0.49, 1.6, 3.9, 10.3, 14.4, 17, 17.3, 17.6, 10.7),
@@ -62,20 +45,12 @@ def row(
     spread: float = 0.002,
 ) -> Row:
     """An ok row."""
-    scope = "kernel" if kind == "bandwidth" or variant == "pointer-chase" else "host"
-    return Row(
-        kind,  # type: ignore[arg-type]
-        0,
-        variant,
-        "int" if kind == "latency" else "float",
-        parameters,
-        "ok",
-        work=Work(bytes=moved),
-        choice=choice or {},
-        samples={scope: fake.scope(seconds, spread)},
-        check=Check("ok"),
-        notes=tuple(notes),
+    clock = "kernel" if kind == "bandwidth" or variant == "pointer-chase" else "host"
+    dtype = "int" if kind == "latency" else "float"
+    made = fake.probe_row(
+        kind, variant, parameters, seconds, Work(bytes=moved), dtype, 0, clock, choice, spread=spread
     )
+    return replace(made, notes=tuple(notes))
 
 
 def _bandwidth() -> list[Row]:

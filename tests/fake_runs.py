@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -172,6 +172,33 @@ def gemm_row(
     )
 
 
+def probe_row(
+    kind: str,
+    variant: str,
+    parameters: Parameters,
+    seconds: float,
+    work: Work,
+    dtype: str = "float",
+    device: int = 0,
+    clock: str = "kernel",
+    choice: Parameters | None = None,
+    check: Check | None = None,
+    spread: float = 0.002,
+) -> Row:
+    """An ok row of a probe."""
+    samples = {clock: scope(seconds, spread)}
+    row = Row(kind, device, variant, dtype, parameters, "ok", work=work, samples=samples)  # type: ignore[arg-type]
+    return replace(row, choice=choice or {}, check=check or Check("ok"))
+
+
+def scaled(row: Row, factor: Callable[[], float]) -> dict[str, Scope]:
+    """The samples of a row, each times what a call returns."""
+    return {
+        name: replace(scope, seconds=tuple(second * factor() for second in scope.seconds))
+        for name, scope in row.samples.items()
+    }
+
+
 def bad(
     variant: str, problem: Problem, status: str, reason: str, device: int = 0, dtype: str = "float"
 ) -> Row:
@@ -187,18 +214,12 @@ def peak_row(
     choice: Parameters | None = None,
     check: Check | None = None,
 ) -> Row:
-    flops = 10**9
-    return Row(
-        kind="peak",
-        device=device,
-        variant="flops",
-        dtype=dtype,
-        parameters={"width": width},
-        status="ok",
-        work=Work(flops=flops),
-        choice=choice or {"chains": 8, "form": "fma(a,b,c)", "unroll": 16, "local": 64},
-        samples={"kernel": scope(flops / (gflops * 1e9), spread)},
-        check=check or Check("ok", {"doubling": 2.0}),
+    choice = choice or {"chains": 8, "form": "fma(a,b,c)", "unroll": 16, "local": 64}
+    check = check or Check("ok", {"doubling": 2.0})
+    parameters: Parameters = {"width": width}
+    work, seconds = Work(flops=10**9), 1 / gflops
+    return probe_row(
+        "peak", "flops", parameters, seconds, work, dtype, device, choice=choice, check=check, spread=spread
     )
 
 
@@ -309,18 +330,9 @@ def fake_peak() -> Run:
     )
     rows[8] = peak_row(8, 170.0, dtype="double", spread=0.05)
     rows[13] = replace(rows[13], status="failed", reason="out of resources", samples={}, choice={})
+    reason = "the device lacks cl_khr_fp16 (half)"
     for width in (1, 2, 4, 8, 16):
-        rows.append(
-            Row(
-                "peak",
-                0,
-                "flops",
-                "half",
-                {"width": width},
-                "unsupported",
-                "the device lacks cl_khr_fp16 (half)",
-            )
-        )
+        rows.append(Row("peak", 0, "flops", "half", {"width": width}, "unsupported", reason))
     return Run(header(("gemmbench", "peak")), tuple(rows), "peak.jsonl")
 
 
@@ -440,10 +452,7 @@ def _roofs(dtypes: Sequence[str], bandwidth: bool = True) -> list[Row]:
         rows.append(peak_row(1, {"float": 65990.0, "double": 32900.0, "half": 964000.0}[dtype], dtype=dtype))
     for probe, rate in (("global-read", 4.35e12), ("global-write", 3.9e12), ("global-copy", 4.1e12)):
         size = 1 << 32
-        samples = {"kernel": scope(size / rate)}
-        check = Check("ok", {})
-        work = Work(bytes=size)
-        rows.append(Row("bandwidth", 0, probe, "float", {}, "ok", work=work, samples=samples, check=check))
+        rows.append(probe_row("bandwidth", probe, {}, size / rate, Work(bytes=size)))
     return rows if bandwidth else [row for row in rows if row.kind == "peak"]
 
 

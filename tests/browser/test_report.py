@@ -16,7 +16,7 @@ import gemmbench as gb
 from gemmbench.pages import Wanted, report_html
 from tests import fake_runs as fake
 from tests.browser.chromium import Page, program
-from tests.report_runs import HOSTILE, hostile
+from tests.compare_runs import HOSTILE, hostile
 
 pytestmark = pytest.mark.browser
 

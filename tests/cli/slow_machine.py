@@ -17,6 +17,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Partner, Row, Scope
+from tests import fake_runs
 from tests.cli.fake_machine import FakeMachine
 
 
@@ -35,20 +36,14 @@ class SlowMachine(FakeMachine):
         if case.former:
             row = replace(row, samples=_repeated(row))
             was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.former)
-            former = Partner(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
-        return replace(row, samples=_scaled(row, factor), former=former, source=case.source)
+            scale = moment * (1 + 0.002 * draw.gauss(0, 1))
+            former = Partner(was, fake_runs.scaled(row, lambda: scale))
+        return replace(row, samples=fake_runs.scaled(row, lambda: factor), former=former, source=case.source)
 
 
 def _repeated(row: Row) -> dict[str, Scope]:
     """As many batches as interleaved rows have."""
     return {name: replace(scope, seconds=10 * scope.seconds) for name, scope in row.samples.items()}
-
-
-def _scaled(row: Row, factor: float) -> dict[str, Scope]:
-    return {
-        name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
-        for name, scope in row.samples.items()
-    }
 
 
 def _count() -> int:

@@ -20,7 +20,7 @@ from gemmbench.model.run_file import RunFile, load
 from gemmbench.stats import rates
 from gemmbench.suite import session
 from tests import fake_runs as fake
-from tests.fake_probes import FakeProbes
+from tests.fake_instrument import FakeProbes
 from tests.unit.test_records import HEADER
 
 

@@ -22,7 +22,7 @@ from gemmbench.model.run_file import Run, encode
 from gemmbench.pages import Wanted, report_html
 from gemmbench.regress.results import conclusion
 from tests import fake_runs as fake
-from tests.report_runs import HOSTILE, days, hostile, scaled
+from tests.compare_runs import HOSTILE, again, days, hostile
 
 NO_CHARTS = Wanted(charts=())
 VOID = {"meta", "link", "img", "input", "br"}
@@ -236,14 +236,14 @@ def test_equal_runs_give_equal_pages() -> None:
 
 def on_another(run: Run, factor: float) -> Run:
     """The same cases on a GPU, so many times as fast."""
-    other = scaled(run, 1 / factor)
+    other = again(0, run=run, noise=0.004, machine=1 / factor)
     return Run(replace(run.header, devices=(fake.GPU,)), other.rows, "gpu.jsonl")
 
 
 def test_runs_of_one_device_stand_side_by_side() -> None:
     """Runs of one plan are compared row by row instead; these differ in their device's driver."""
     slow = fake.fake_square()
-    fast = scaled(slow, 1 / 3)
+    fast = again(0, run=slow, noise=0.004, machine=1 / 3)
     driver = replace(fake.CPU, platform="Another", driver="1.0")
     runs = [replace(slow, path="slow"), Run(replace(fast.header, devices=(driver,)), fast.rows, "fast")]
     (part,) = (each for each in content.page(runs, NO_CHARTS).parts if each.title.endswith("side by side"))

@@ -17,7 +17,7 @@ from gemmbench.probes.arithmetic import MMA
 from gemmbench.probes.measure import Known, confirmed_chains, measured
 from gemmbench.stats import rates
 from tests import in_process
-from tests.fake_probes import FakeProbes, refusal
+from tests.fake_instrument import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
 POLICY = Policy(budget_s=600.0, batch_s=0.001, min_batches=3)

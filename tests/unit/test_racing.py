@@ -12,7 +12,7 @@ from gemmbench.model.instrument import Handle, LostError, NotMeasuredError
 from gemmbench.model.row import Parameters, Work
 from gemmbench.probes import race as race_module
 from gemmbench.probes.race import Race, doubling, trips_for
-from tests.fake_probes import FakeProbes, refusal
+from tests.fake_instrument import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
 CASE = Case("peak", 0, "flops", "float", {})
