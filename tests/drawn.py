@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import Collection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import TextArea
 from matplotlib.patches import Rectangle
@@ -32,12 +33,14 @@ def captured() -> Iterator[list[list[str]]]:
         yield figures
 
 
-def described(figure: Figure) -> Iterator[str]:
-    """The lines that describe a figure."""
+def described(figure: Figure, is_styled: bool = False) -> Iterator[str]:
+    """The lines that describe a figure; styled ones have colours, dashes, limits and bold words."""
     for text in figure.texts:
         yield f"text {text.get_text()!r}"
     for axes in figure.get_axes():
         yield from _axes(axes)
+        if is_styled:
+            yield from _styles(axes)
 
 
 def _axes(axes: Axes) -> Iterator[str]:
@@ -59,6 +62,19 @@ def _axes(axes: Axes) -> Iterator[str]:
     yield from (f"  text {text!r}" for text in texts)
     if legend := axes.get_legend():
         yield f"  legend {[text.get_text() for text in legend.get_texts()]}"
+
+
+def _styles(axes: Axes) -> Iterator[str]:
+    """How lines and bars are drawn, and what is bold; where the axes end."""
+    yield "  limits " + " ".join(f"{limit:.4g}" for limit in (*axes.get_xlim(), *axes.get_ylim()))
+    for line in axes.get_lines():
+        width, dashes = line.get_linewidth(), "dashed" if line.is_dashed() else line.get_linestyle()
+        fill = to_hex(line.get_markerfacecolor())
+        yield f"  style {_label(line)} {to_hex(line.get_color())} {fill} {dashes} {width:g}"
+    for patch in axes.patches:
+        yield f"  style {type(patch).__name__} {to_hex(patch.get_facecolor())}"
+    if bold := [text.get_text() for text in axes.texts if text.get_fontweight() == "bold"]:
+        yield f"  bold {bold}"
 
 
 def _label(artist: Any) -> str:

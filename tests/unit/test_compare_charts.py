@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import matplotlib
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from gemmbench.chart_views import ratios
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
+from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Rules
-from gemmbench.regress.compare import compare
-from gemmbench.regress.results import change
+from gemmbench.regress.compare import Comparison, compare
+from tests import drawn
 from tests import fake_runs as fake
-from tests.compare_runs import again
+from tests.compare_runs import Slow, again
 
 SLOW = {("tiled", 512): 1.2, ("register", 512): 0.7}
 
@@ -38,30 +37,30 @@ def painted(pane: Pane) -> Axes:
     return axes
 
 
-def words(axes: Axes) -> str:
-    return " ".join(item.get_text() for item in axes.findobj(Text)).replace("\n", " ")
+def many(seed: int, slow: Slow | None = None) -> Run:
+    """Three times the rows of a device."""
+    run = fake.fake_square()
+    rows = [replace(row, label=str(n)) for n in range(3) for row in run.rows if row.device == 0]
+    run = replace(run, rows=tuple(replace(row, parameters={"N": n}) for n, row in enumerate(rows)))
+    return again(seed, slow, run=run)
 
 
-def test_changes_and_their_intervals_the_slowest_first() -> None:
-    found = compare([again(1), again(3)], [again(2, SLOW)], Rules(0.05))
-    device, host = ratios(found)
-    axes = painted(device)
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names[0] == "tiled 512"
-    assert names[-1] == "register 512"
-    changes = [bar.get_width() for group in axes.containers for bar in cast(Any, group).patches]
-    assert changes == sorted(changes, reverse=True)
-    assert changes[0] == pytest.approx(20, abs=3)
-    assert (axes.containers[0].get_label(), axes.containers[-1].get_label()) == ("slower", "faster")
-    (slower,) = (line for line in found.lines if line.verdict == "slower")
-    assert slower.ratio is not None
-    (interval,) = axes.collections[0].get_paths()
-    assert list(cast(Any, interval.vertices)[:, 0]) == pytest.approx(
-        [100 * (slower.ratio.low - 1), 100 * (slower.ratio.high - 1)]
-    )
-    assert axes.get_xlim()[0] < -30
-    assert {"slower", "faster"} <= set(words(axes).split())
-    assert "OpenBLAS" in words(painted(host))
+COMPARED: dict[str, Callable[[], Comparison]] = {
+    "the slowest first, with intervals": lambda: compare([again(1), again(3)], [again(2, SLOW)], Rules(0.05)),
+    "one baseline has no intervals; large changes are per cent too": lambda: compare(
+        [again(1)], [again(2, {("tiled", 512): 3.3, ("register", 512): 0.377})]
+    ),
+    "small changes are excluded and counted": lambda: compare([many(1)], [many(2, SLOW)]),
+}
+
+
+def test_charts_are_as_they_were(golden: Callable[[str, str], None]) -> None:
+    sections = []
+    for title, made in COMPARED.items():
+        axes = [painted(pane) for pane in ratios(made())]
+        described = (line for each in axes for line in drawn.described(each.figure, is_styled=True))
+        sections.append("\n".join([title, *described]))
+    golden("compare-charts.txt", "\n\n".join(sections))
 
 
 def test_a_long_device_is_whole_in_the_title() -> None:
@@ -74,33 +73,6 @@ def test_a_long_device_is_whole_in_the_title() -> None:
     title = painted(pane).get_title(loc="left")
     assert title.replace("\n", " ") == f"Change, {device.title.replace(' | ', ', ')}"
     assert max(map(len, title.split("\n"))) <= 70
-
-
-def test_changes_have_the_unit_of_the_table_and_one_baseline_has_no_intervals() -> None:
-    found = compare([again(1)], [again(2, {("tiled", 512): 3.3, ("register", 512): 0.377})])
-    (device, _) = ratios(found)
-    axes = painted(device)
-    for line in found.lines:
-        if line.ratio and line.verdict == "differs":
-            assert change(line.ratio.median) in words(axes)
-    assert [change(ratio) for ratio in (3.3, 0.377)] == ["+230 %", "-62.3 %"]
-    assert not axes.collections
-    assert "Black lines" not in words(axes)
-
-
-def test_small_changes_are_left_out_and_counted() -> None:
-    run = fake.fake_square()
-    many = replace(run, rows=tuple(replace(row, label=str(n)) for n in range(3) for row in run.rows))
-    many = replace(
-        many,
-        rows=tuple(replace(row, parameters={"N": n}) for n, row in enumerate(many.rows) if row.device == 0),
-    )
-    found = compare([again(1, run=many)], [again(2, SLOW, run=many)])
-    (pane,) = ratios(found)
-    axes = painted(pane)
-    count = len([line for line in found.lines if line.ratio])
-    assert len(axes.get_yticks()) == 12
-    assert f"{count - 12} rows changed less." in words(axes)
 
 
 def test_incomparable_rows_have_no_pane() -> None:

@@ -47,48 +47,46 @@ def only(patient: Patient) -> Finding:
 # --- the causes ---------------------------------------------------------------------------------------------
 
 
+Plant = Callable[[Patient], None]
+
+
+def all_of(*plants: Plant) -> Plant:
+    def plant(patient: Patient) -> None:
+        for each in plants:
+            each(patient)
+
+    return plant
+
+
+def device(index: int, **values: Any) -> Plant:
+    return lambda patient: patient.change(index, **values)
+
+
+def board(**values: object) -> Plant:
+    return lambda patient: patient.board.update(
+        {f"nvmlDeviceGet{name}": each for name, each in values.items()}
+    )
+
+
+def file(path: str, text: str) -> Plant:
+    return lambda patient: patient.write(path, text)
+
+
+def cpufreq(**values: str) -> Plant:
+    return lambda patient: patient.cpufreq(**values)
+
+
+def variable(name: str, value: str) -> Plant:
+    return lambda patient: patient.environ.update({name: value})
+
+
+def blas(**values: object) -> Plant:
+    return lambda patient: setattr(patient, "blas", {**(patient.blas or {}), **values})
+
+
 def plant_no_driver(patient: Patient) -> None:
     patient.devices = patient.devices[:1]
     (patient.root / "etc/OpenCL/vendors/nvidia.icd").unlink()
-
-
-def plant_old_pocl(patient: Patient) -> None:
-    patient.change(POCL, device_version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-x86-64")
-
-
-def plant_intel_for_less(patient: Patient) -> None:
-    patient.environ["CL_CONFIG_CPU_TARGET_ARCH"] = "corei7"
-    patient.change(INTEL, vector_widths={"float": 4})
-
-
-def plant_narrow_vectors(patient: Patient) -> None:
-    patient.change(INTEL, vector_widths={"float": 8})
-
-
-def plant_governor(patient: Patient) -> None:
-    patient.cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
-
-
-def plant_preference(patient: Patient) -> None:
-    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="power")
-
-
-def plant_clock_limit(patient: Patient) -> None:
-    patient.cpufreq(scaling_max_freq="2000000")
-
-
-def plant_no_turbo(patient: Patient) -> None:
-    patient.write(f"{CPU}/intel_pstate/no_turbo", "1\n")
-    patient.cpufreq(scaling_max_freq="2100000")  # what intel_pstate then says
-
-
-def plant_no_boost(patient: Patient) -> None:
-    patient.write(f"{CPU}/cpufreq/boost", "0\n")
-
-
-def plant_pinned(patient: Patient) -> None:
-    patient.write("proc/self/status", "Cpus_allowed_list:\t0-3\n")
-    patient.blas = {**(patient.blas or {}), "num_threads": 4}
 
 
 def plant_siblings(patient: Patient) -> None:
@@ -98,163 +96,80 @@ def plant_siblings(patient: Patient) -> None:
         patient.write(f"{CPU}/cpu{core}/topology/thread_siblings_list", f"{pair[0]},{pair[1]}\n")
 
 
-def plant_quota(patient: Patient) -> None:
-    patient.write(f"{CGROUP}/cpu.max", "200000 100000\n")
-    patient.write("sys/fs/cgroup/user.slice/cpu.max", "600000 100000\n")  # around it, and looser
-    patient.write(f"{CGROUP}/cpu.stat", "nr_periods 90\nnr_throttled 45\n")
-
-
-def plant_old_quota(patient: Patient) -> None:
-    patient.write("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n1:memory:/docker/abc\n0::/\n")
-    patient.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n")
-    patient.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
-
-
-def plant_steal(patient: Patient) -> None:
-    patient.steal = 1.6
-
-
-def plant_load(patient: Patient) -> None:
-    patient.other = 1.6
-
-
-def plant_few_threads(patient: Patient) -> None:
-    patient.blas = {**(patient.blas or {}), "num_threads": 1}
-    patient.environ["OPENBLAS_NUM_THREADS"] = "1"
-
-
-def plant_many_threads(patient: Patient) -> None:
-    patient.blas = {**(patient.blas or {}), "num_threads": 64}
-
-
 def plant_reference_blas(patient: Patient) -> None:
-    patient.blas = {
-        "internal_api": "reference BLAS",
-        "version": "3.11.0",
-        "filepath": "/usr/lib/libblas.so.3",
-    }
+    path = "/usr/lib/libblas.so.3"
+    patient.blas = {"internal_api": "reference BLAS", "version": "3.11.0", "filepath": path}
 
 
-def plant_kernels_of_an_old_processor(patient: Patient) -> None:
-    patient.blas = {**(patient.blas or {}), "architecture": "Prescott"}
+plant_governor = cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
+plant_pinned = all_of(file("proc/self/status", "Cpus_allowed_list:\t0-3\n"), blas(num_threads=4))
+plant_busy_board = board(
+    UtilizationRates=SimpleNamespace(gpu=97), ComputeRunningProcesses=[SimpleNamespace(pid=4711)]
+)
+OLD_GROUPS = "4:cpu,cpuacct:/docker/abc\n1:memory:/docker/abc\n0::/\n"
 
-
-def plant_kernels_that_a_variable_selects(patient: Patient) -> None:
-    patient.blas = {**(patient.blas or {}), "architecture": "Haswell"}
-    patient.environ["OPENBLAS_CORETYPE"] = "Haswell"
-
-
-def plant_one_thread_of_intels_runtime(patient: Patient) -> None:
-    patient.change(INTEL, compute_units=1)
-    patient.environ["DPCPP_CPU_NUM_CUS"] = "1"
-
-
-def plant_few_threads_of_pocl(patient: Patient) -> None:
-    patient.change(POCL, compute_units=2)
-
-
-def board(**values: object) -> Callable[[Patient], None]:
-    return lambda patient: patient.board.update(
-        {f"nvmlDeviceGet{name}": each for name, each in values.items()}
-    )
-
-
-def plant_busy_board(patient: Patient) -> None:
-    board(UtilizationRates=SimpleNamespace(gpu=97))(patient)
-    board(ComputeRunningProcesses=[SimpleNamespace(pid=4711)])(patient)
-
-
-def plant_busy_board_without_utilization(patient: Patient) -> None:
-    del patient.board["nvmlDeviceGetUtilizationRates"]
-    board(ComputeRunningProcesses=[SimpleNamespace(pid=4711)])(patient)
-
-
-# name, what is planted, what must be found, words of the problem, of what was seen, and of the command
-CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, str, str]], ...] = (
-    ("no driver", plant_no_driver, "driver-missing", HOST,
-     ("NVIDIA GPU has no OpenCL device, so it cannot be measured", "0x10de", "")),
-    ("old PoCL", plant_old_pocl, "driver-target", POCL,
-     ("x86-64: vectors of 128 bits, but this CPU has 512: arithmetic may be up to 75.0", "HSTR", "install")),
-    ("Intel for less", plant_intel_for_less, "driver-target", INTEL,
-     ("vectors of 128", "CL_CONFIG_CPU_TARGET_ARCH=corei7", "env -u CL_CONFIG")),
-    ("narrow vectors", plant_narrow_vectors, "driver-target", INTEL,
-     ("vectors of 256", "VECTOR_WIDTH_FLOAT: 8", "install")),
-    ("governor", plant_governor, "governor", HOST,
-     ("8 of 8 processors have the governor powersave: up to 79.5 % slower", "scaling_governor: powersave",
-      "echo performance")),
-    ("preference", plant_preference, "governor", HOST,
-     ("preference power: their clock may be too low", "preference: power", "echo performance")),
-    ("clock limit", plant_clock_limit, "cpu-clock", HOST,
-     ("2,000 of 3,900 MHz: up to 48.7 % slower", "scaling_max_freq: 2000000", "echo 3900000")),
-    ("no turbo", plant_no_turbo, "turbo", HOST, ("up to 46.2 % slower", "no_turbo: 1", "echo 0 | sudo tee")),
-    ("no boost", plant_no_boost, "turbo", HOST, ("up to 46.2 % slower", "boost: 0", "echo 1 | sudo tee")),
-    ("pinned", plant_pinned, "affinity", HOST,
-     ("4 of 8 processors: CPU rates may be up to 50.0 % too low", "Cpus_allowed_list 0-3", "taskset -c 0-7")),
-    ("quota", plant_quota, "cpu-quota", HOST,
-     ("2.00 of 8 processors: CPU rates will be at least 75.0 %", "nr_throttled 45 of 90", "echo max")),
-    ("old quota", plant_old_quota, "cpu-quota", HOST,
-     ("1.50 of 8", "cfs_quota_us: 150000", "docker update --cpus 8")),
-    ("steal", plant_steal, "steal", HOST, ("hypervisor gives 20.0 %", "steal", "gemmbench check")),
-    ("load", plant_load, "load", HOST,
-     (f"1.60 of 8 cores, so results will be too low.\nMainly: other ({OTHER}) 1.60 cores", "1.60 cores",
-      f"-p {OTHER}")),
-    ("few threads", plant_few_threads, "blas-threads", HOST,
-     ("1 thread on 8 cores: up to 87.5 % slower", "OPENBLAS_NUM_THREADS=1", "env -u OPENBLAS")),
-    ("many threads", plant_many_threads, "blas-threads", HOST,
-     ("64 threads on 8 cores: threads wait", "64 threads", "OPENBLAS_NUM_THREADS=8")),
-    ("reference BLAS", plant_reference_blas, "blas-target", HOST,
-     ("numpy uses the reference BLAS: one thread and no vector instructions", "reference BLAS 3.11.0", "")),
-    ("old kernels", plant_kernels_of_an_old_processor, "blas-target", HOST,
-     ("kernels for Prescott, although this CPU has newer vector instructions: it may be up to 8 times slower",
-      "Prescott", "OPENBLAS_CORETYPE=SkylakeX gemmbench")),
-    ("chosen kernels", plant_kernels_that_a_variable_selects, "blas-target", HOST,
-     ("up to 2 times slower", "Haswell", "env -u OPENBLAS_CORETYPE gemmbench")),
-    ("one thread of a driver", plant_one_thread_of_intels_runtime, "driver-threads", INTEL,
-     ("1 thread on 8 cores: up to 87.5 % slower", "DPCPP_CPU_NUM_CUS=1", "env -u DPCPP_CPU_NUM_CUS gemm")),
-    ("few threads of a driver", plant_few_threads_of_pocl, "driver-threads", POCL,
-     ("2 threads on 8 cores: up to 75.0 % slower", "compute units: 2", "")),
-    ("narrow link", board(CurrPcieLinkWidth=8), "pcie", GPU, ("x8 instead of 5.0 x16", "8 of 16", "lspci")),
-    ("slow link", board(CurrPcieLinkGeneration=3), "pcie", GPU,
-     ("3.0 x16 instead of 5.0 x16: transfers are 75.0 % slower", "3 of 5", "lspci")),
-    ("slow slot", board(CurrPcieLinkGeneration=4, MaxPcieLinkGeneration=4), "pcie", GPU,
-     ("instead of 5.0 x16: transfers are 50.0 %", "4 of 5", SLOT)),
-    ("power limit", board(EnforcedPowerLimit=400_000), "gpu-power", GPU,
-     ("400 instead of 700 W", "400000 mW", "-pl 700")),
-    ("clock", board(ApplicationsClock=990), "gpu-clock", GPU,
-     ("990 instead of 1980 MHz: up to 50.0 % slower", "990 MHz", "-rac")),
-    ("busy board", plant_busy_board, "gpu-load", GPU, ("GPU 97 % busy", "4711", "nvidia-smi")),
-    ("busy board, utilization refused", plant_busy_board_without_utilization, "gpu-load", GPU,
-     ("keep the GPU busy", "4711", "nvidia-smi")),
+# What is planted by the check that must name it, alone; tests/golden/doctor.txt has its words.
+CAUSES: tuple[tuple[str, int | None, Plant], ...] = (
+    ("driver-missing", HOST, plant_no_driver),
+    ("driver-target", POCL, device(POCL, device_version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-x86-64")),
+    ("driver-target", INTEL, all_of(variable("CL_CONFIG_CPU_TARGET_ARCH", "corei7"), device(INTEL, vector_widths={"float": 4}))),
+    ("driver-target", INTEL, device(INTEL, vector_widths={"float": 8})),
+    ("governor", HOST, plant_governor),
+    ("governor", HOST, cpufreq(scaling_governor="powersave", energy_performance_preference="power")),
+    ("cpu-clock", HOST, cpufreq(scaling_max_freq="2000000")),
+    # what intel_pstate then says
+    ("turbo", HOST, all_of(file(f"{CPU}/intel_pstate/no_turbo", "1\n"), cpufreq(scaling_max_freq="2100000"))),
+    ("turbo", HOST, file(f"{CPU}/cpufreq/boost", "0\n")),
+    ("affinity", HOST, plant_pinned),
+    ("cpu-quota", HOST, all_of(
+        file(f"{CGROUP}/cpu.max", "200000 100000\n"),
+        file("sys/fs/cgroup/user.slice/cpu.max", "600000 100000\n"),  # around it, and looser
+        file(f"{CGROUP}/cpu.stat", "nr_periods 90\nnr_throttled 45\n"),
+    )),
+    ("cpu-quota", HOST, all_of(
+        file("proc/self/cgroup", OLD_GROUPS),
+        file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n"),
+        file("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+    )),
+    ("steal", HOST, lambda patient: setattr(patient, "steal", 1.6)),
+    ("load", HOST, lambda patient: setattr(patient, "other", 1.6)),
+    ("blas-threads", HOST, all_of(blas(num_threads=1), variable("OPENBLAS_NUM_THREADS", "1"))),
+    ("blas-threads", HOST, blas(num_threads=64)),
+    ("blas-target", HOST, plant_reference_blas),
+    ("blas-target", HOST, blas(architecture="Prescott")),
+    ("blas-target", HOST, all_of(blas(architecture="Haswell"), variable("OPENBLAS_CORETYPE", "Haswell"))),
+    ("driver-threads", INTEL, all_of(device(INTEL, compute_units=1), variable("DPCPP_CPU_NUM_CUS", "1"))),
+    ("driver-threads", POCL, device(POCL, compute_units=2)),
+    ("pcie", GPU, board(CurrPcieLinkWidth=8)),
+    ("pcie", GPU, board(CurrPcieLinkGeneration=3)),
+    ("pcie", GPU, board(CurrPcieLinkGeneration=4, MaxPcieLinkGeneration=4)),
+    ("gpu-power", GPU, board(EnforcedPowerLimit=400_000)),
+    ("gpu-clock", GPU, board(ApplicationsClock=990)),
+    ("gpu-load", GPU, plant_busy_board),
+    ("gpu-load", GPU, all_of(plant_busy_board, lambda patient: patient.board.pop("nvmlDeviceGetUtilizationRates"))),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("plant", "check", "device", "words"), [each[1:] for each in CAUSES], ids=[each[0] for each in CAUSES]
-)
 def test_a_planted_cause_is_named_and_nothing_else(
-    plant: Callable[[Patient], None],
-    check: str,
-    device: int | None,
-    words: tuple[str, str, str],
-    patient: Patient,
+    tmp_path: Path, golden: Callable[[str, str], None]
 ) -> None:
-    plant(patient)
-    report = examine(patient.machine())
-    assert named(report) == [(check, device)]
-    finding = report.findings[0]
-    problem, seen, command = words
-    assert problem in finding.problem
-    assert seen in " ".join(finding.seen)
-    assert command in finding.command
-    assert not re.search(r"None|\bnan\b", str(asdict(finding)).replace("'device': None", ""))
-    assert re.match(r"^(?:[A-Z8]|numpy).*\.(?:\n|$)", finding.problem)
-    lines = [line for line in shown(report).splitlines() if not line.startswith("OK")]
-    assert len(lines) <= 3
-    assert lines[-1] == f"      {finding.fix}" + (f": {finding.command}" if finding.command else "")
+    pages = []
+    for number, (check, index, plant) in enumerate(CAUSES):
+        patient = Patient(tmp_path / str(number))
+        plant(patient)
+        report = examine(patient.machine())
+        assert named(report) == [(check, index)]
+        finding = report.findings[0]
+        assert not re.search(r"None|\bnan\b", str(asdict(finding)).replace("'device': None", ""))
+        lines = [line for line in shown(report).splitlines() if not line.startswith("OK")]
+        assert len(lines) <= 3
+        seen = "\n".join(f"      {each}" for each in finding.seen)
+        pages.append(f"--- {check}\n" + "\n".join(lines) + f"\n{seen}".replace(str(patient.root), ""))
+    golden("doctor.txt", "\n\n".join(pages))
 
 
 def test_every_check_has_a_planted_cause() -> None:
-    assert {each[2] for each in CAUSES} == {check.name for check in CHECKS}
+    assert {check for check, *_ in CAUSES} == {check.name for check in CHECKS}
 
 
 # --- a healthy machine, and what is no fault ----------------------------------------------------------------
@@ -266,28 +181,20 @@ def test_a_healthy_machine_gives_no_finding_and_everything_is_looked_at(patient:
     assert len(report.passed) == sum({"host": 1, "gpu": 1, "cpu": 2}[check.of] for check in CHECKS)
 
 
-def rests(patient: Patient) -> None:
-    board(CurrPcieLinkGeneration=1, PerformanceState=8)(patient)
+rests = board(CurrPcieLinkGeneration=1, PerformanceState=8)
+HEALTHY: dict[str, Plant] = {
+    "rests": rests,
+    "has threads for BLAS on half of its processors": all_of(plant_siblings, blas(num_threads=4)),
+    "uses its own powersave": cpufreq(
+        scaling_governor="powersave", energy_performance_preference="balance_performance"
+    ),
+    "loses two ticks": lambda patient: setattr(patient, "steal", 0.32),
+}
 
 
-def has_smt_and_a_blas_that_knows(patient: Patient) -> None:
-    plant_siblings(patient)
-    patient.blas = {**(patient.blas or {}), "num_threads": 4}
-
-
-def uses_its_own_powersave(patient: Patient) -> None:
-    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="balance_performance")
-
-
-def was_stolen_from_by_two_ticks(patient: Patient) -> None:
-    patient.steal = 0.32
-
-
-@pytest.mark.parametrize(
-    "change", [rests, has_smt_and_a_blas_that_knows, uses_its_own_powersave, was_stolen_from_by_two_ticks]
-)
-def test_what_is_no_fault_is_no_finding(change: Callable[[Patient], None], patient: Patient) -> None:
-    change(patient)
+@pytest.mark.parametrize("change", HEALTHY)
+def test_what_is_no_fault_is_no_finding(change: str, patient: Patient) -> None:
+    HEALTHY[change](patient)
     assert named(examine(patient.machine())) == []
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,17 +13,15 @@ from rich.console import Console, Group, RenderableType
 from gemmbench.cli.kernels import devices_table
 from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
-from gemmbench.model import units
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.row import Check, Energy, Parameters, Partner, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Parameters, Partner, Problem, Row, Scope
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.pages import Wanted, report_html
 from gemmbench.probes import peak_table
 from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, stack
 from gemmbench.stats import rates
-from gemmbench.stats.rates import versus
 from gemmbench.views import show, to_markdown
 from tests import fake_memory
 from tests import fake_runs as fake
@@ -129,146 +126,16 @@ def test_every_size_survives_a_narrow_terminal(width: int) -> None:
         assert str(k) in words
 
 
-def test_best_of_each_column_is_starred_once() -> None:
-    table = text(sweep(fake.fake_square(), "m", "device"), 120)
-    grid = [cells(table, variant)[:6] for variant in fake.ORDER]
-    grid[-1] = cells(table, "numpy")[1:7]  # numpy (host)
-    assert [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=True)] == [1] * 6
-    assert grid[-1][:4] == ["*60.1", "*141", "*188", "*207"]
-    assert cells(table, "register")[4:6] == ["*239", "*258"]
-
-
-def test_the_fastest_comes_first_and_the_ladder_in_its_order_where_it_was_asked_for() -> None:
-    run, order = fake.fake_square(), ("tiled", "naive", "register", "padded", "dot-v8")
-    ladder = [*order, "block2x2-v4", "numpy"]
-    for options, names in (
-        ((), ["register", "numpy", "padded", "block2x2-v4", "dot-v8", "tiled", "naive"]),
-        (("--kernel", "best,ladder"), ladder),
-        (("--kernel=all",), ladder),
-    ):
-        asked = replace(run, header=replace(run.header, command=("square", *options)), rows=run.rows[::-1])
-        table = text(sweep(asked, "m", "device", order), 120)
-        found = [line.split()[0] for line in table.splitlines() if line.split()]
-        assert [name for name in found if name in fake.ORDER] == names
-
-
-def test_scopes_differ_and_host_scope_is_lower() -> None:
-    kernel, host = (
-        float(cells(text(sweep(fake.fake_square(), "m", scope), 120), "padded")[0])
-        for scope in ("kernel", "host")
-    )
-    assert host < 0.95 * kernel
-
-
 def test_scope_all_is_the_detail() -> None:
     run = fake.fake_square()
     every = replace(run, header=replace(run.header, scope="all"))
     assert text(show(every, fake.ORDER)).startswith(text(detail(run, fake.ORDER)).rstrip())
 
 
-def test_dtype_picks_its_tables() -> None:
-    run = fake.fake_many()
-    assert text(sweep(run, "m")).count("m = n = k, GFLOPS in the kernel alone") == 4  # two devices, two types
-    half = text(sweep(run, "m", dtype="half"))
-    assert half.count("half GEMM, m = n = k") == 2
-    assert "float GEMM" not in half
-
-
-def test_each_status_is_a_word_and_has_its_reason() -> None:
-    table = text(sweep(fake.fake_troubled(), "m", order=fake.ORDER), 120)
-    for word in ("skipped", "wrong", "crashed", "failed", "timed out"):
-        assert f"\n{word}: " in table
-    assert cells(table, "tiled")[2] == "wrong"
-    assert "dot-v8" not in table, "it cannot run, and nobody named it"
-
-    assert "warning: PoCL compiles for plain" in table
-
-
-def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> None:
-    run = fake.fake_square()
-    slowed = Conditions(control_s=(0.005, 0.006))
-    rows = [replace(row, conditions=slowed if row.variant == "tiled" else None) for row in run.rows]
-    table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 120)
-    assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
-    shown = " ".join(text(show(replace(run, rows=tuple(rows)))).split())
-    assert "~: uncertain by more than 5 %; widest: tiled at 64, 3.68 to 4.64 GFLOPS." in shown
-    assert "Other programs slowed 6 rows: close those programs." in shown
-    assert "spread" not in shown
-    assert "~" not in text(show(run))
-
-
-def test_the_share_of_quiet_time_is_shown_and_a_row_that_lacks_it_is_marked() -> None:
-    def disturbed(row: Row, share: float) -> Row:
-        samples = {
-            name: replace(scope, bursts_s=(1.0,) * (calm := 2 * round(share * len(scope.seconds)))
-            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=(0.94, 1.06))
-            for name, scope in row.samples.items()
-        }  # fmt: skip
-        return replace(row, samples=samples)
-
-    run = fake.fake_square()
-    rows = [disturbed(row, 0.02 if row.variant == "tiled" else 0.8) for row in run.rows]
-    run = replace(run, rows=tuple(rows))
-    table = text(sweep(run, "m", order=fake.ORDER), 120)
-    assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
-    shown = " ".join(text(show(run)).split())
-    assert re.search(r"quiet for \d\d\.\d % of the time: only what was measured then counts\.", shown)
-    assert "close those programs, or raise --patience." in shown
-
-
-@pytest.mark.parametrize(
-    ("run", "shape"), [(fake.fake_square(), "m = n = k"), (fake.fake_sweep_k(), "m = n = 1024")]
-)
-def test_a_sweep_names_alpha_and_beta_unless_they_are_1_and_0(run: Run, shape: str) -> None:
-    assert "alpha" not in text(show(run))
-    rows = [replace(row, problem=replace(row.problem, beta=1.0)) for row in run.rows if row.problem]
-    assert f"{shape}, alpha = 1, beta = 1" in text(show(replace(run, rows=tuple(rows))))
-
-
 def test_a_row_of_two_samples_is_marked() -> None:
     run = fake.fake_square()
     short = replace(run.rows[0], samples={"kernel": Scope((1e-3, 1e-3), 1, "budget")})
     assert rates.is_uncertain(run, short)
-
-
-def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
-    run = fake.fake_troubled()
-    run = replace(run, header=replace(run.header, named=("dot-v8",)))
-    table = text(sweep(run, "m", order=fake.ORDER), 120)
-    assert cells(table, "dot-v8")[:2] == ["-", "-"]
-    assert "not supported: dot-v8 at every size: needs cl_khr_something" in table
-
-
-def test_a_run_of_the_default_kernels_says_how_many_more_there_are() -> None:
-    run = fake.fake_square()
-    assert "--kernel all" not in text(show(run), 120)
-    run = replace(run, header=replace(run.header, more_kernels=11))
-    assert "\n11 more kernels: --kernel all." in text(show(run), 120)
-
-
-def test_where_no_kernel_runs_all_say_why() -> None:
-    run = fake.fake_troubled()
-    run = replace(run, rows=tuple(row for row in run.rows if row.variant == "dot-v8"))
-    assert "not supported: dot-v8 at every size: needs cl_khr_something" in text(sweep(run, "m"), 120)
-
-
-def test_what_several_rows_lack_in_time_is_said_once() -> None:
-    run = fake.fake_troubled()
-    rows = [
-        replace(row, status="skipped", reason="would take about", samples={}, needs_s=row.problem.m / 100)
-        if row.variant == "padded" and row.problem and row.problem.m > 500
-        else row
-        for row in run.rows
-    ]
-    table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 200)
-    assert "3 cells over budget: --budget 21 runs them, about 63 s more." in table
-
-
-def test_names_of_others_are_no_markup() -> None:
-    table = text(show(fake.fake_troubled()), 120)
-    assert '[bold]x[/] | <b>&"$x^2$`' in table
-    assert "[/nope] `x` | unknown" in table
-    assert "\x1b" not in table
 
 
 def with_energy(run: Run) -> Run:
@@ -279,49 +146,6 @@ def with_energy(run: Run) -> Run:
     return replace(run, rows=rows, header=replace(run.header, policy=Policy(energy=True)))
 
 
-def test_efficiency_has_no_star_because_it_has_no_interval() -> None:
-    table = text(sweep(with_energy(fake.fake_sweep_k()), "k"), 120)
-    assert "*" not in table[table.index("float GFLOP/J") :]
-    assert "*" in table[: table.index("float GFLOP/J")]
-
-
-def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
-    table = text(sweep(with_energy(fake.fake_square()), "m"), 120)
-    assert "GFLOP/J" not in table
-    assert table.count("energy: not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root") == 1
-
-
-def test_a_peak_has_its_joules_or_says_why_not() -> None:
-    run = with_energy(
-        replace(fake.fake_peak(), rows=tuple(r for r in fake.fake_peak().rows if r.device == 0))
-    )
-    lines = text(peak(run), 120)
-    assert "GFLOP/J" not in lines
-    assert " ".join(lines.split()).count("energy: not measured: /sys/class/powercap/intel-rapl:0") == 1
-    board = Energy(0.5, "", "board", "NVML")
-    rows = tuple(replace(row, energy=board) if row.dtype == "float" else row for row in run.rows)
-    lines = text(peak(replace(run, rows=rows)), 120)
-    assert "GFLOP/J" in lines
-    assert re.search(r"^energy: double.*: not measured", lines, re.MULTILINE)
-    row = next(row for row in rows if row.energy is board)
-    assert units.number(rates.gflop_per_joule(row) or 0.0) in lines
-
-
-def test_energy_that_nobody_asked_for_is_not_spoken_of() -> None:
-    for run in (fake.fake_square(), fake.fake_gemm()):
-        assert "energy" not in text(show(run), 120)
-
-
-def test_kernels_of_one_reason_for_no_joules_are_in_one_line() -> None:
-    run = with_energy(fake.fake_sweep_k())
-    rows = list(run.rows)
-    place = next(n for n, row in enumerate(rows) if row.variant == "tiled")
-    rows[place] = replace(rows[place], energy=fake.energy(rows[place], None))
-    table = text(detail(replace(run, rows=tuple(rows)), fake.ORDER), 200)
-    assert "energy: naive, tiled, register: board" in table
-    assert "energy: tiled, numpy: not measured" in table
-
-
 def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) -> Run:
     rows = []
     for size in sizes:
@@ -329,24 +153,6 @@ def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) ->
         rows.append(fake.gemm_row("register", problem, device_gflops * size / 512))
         rows.append(fake.gemm_row("numpy", problem, 100.0, -1))
     return Run(fake.header(("square",)), tuple(rows))
-
-
-@pytest.mark.parametrize(
-    ("gflops", "sentence"),
-    [
-        (1000.0, "With transfers, register beats numpy at every m."),
-        (200.0, "With transfers, register beats numpy from m = "),
-        (1.0, "With transfers, no kernel beats numpy at 2048: register reaches 3.7 %."),
-    ],
-)
-def test_break_even_in_words(gflops: float, sentence: str) -> None:
-    assert sentence in text(sweep(one_pair(gflops), "m"), 120)
-
-
-def test_break_even_is_said_of_the_sizes_that_both_ran() -> None:
-    run = one_pair(1000.0)
-    table = text(sweep(replace(run, rows=run.rows[:-1]), "m"), 120)  # without numpy at 2048
-    assert "With transfers, register beats numpy at every m that both ran." in table
 
 
 def test_shares_of_peak_are_of_the_scope_in_which_rows_are_compared() -> None:
@@ -377,113 +183,6 @@ def test_workloads_mean_the_same_shapes_and_the_fastest_with_transfers_pays() ->
     assert "numpy on" not in text(workloads(alone), 120)
 
 
-def test_one_problem_is_a_table_the_fastest_first_and_pages_if_asked_for() -> None:
-    problem = Problem(256, 256, 256)
-    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "prefetch": 61.0}
-    rows = [fake.gemm_row(name, problem, rate) for name, rate in rates_of.items()]
-    run = Run(replace(fake.header(("gemm",)), view="gemm"), tuple(rows))
-    short, long = text(show(run)), text(show(run, verbose=True))
-    for page in (short, long):
-        assert re.findall(
-            r"^(\w+) +[*]?[\d.]+ \[[\d., ]+\] +[*]?[\d.]+ \[[\d., ]+\]$", page, re.MULTILINE
-        ) == ["prefetch", "register", "tiled", "naive"]
-        assert "Fastest measured in the kernel alone: prefetch, 60.9 GFLOPS, 1.02 x register." in page
-    pages = [re.findall(r"^(\w+) float 256: [\d.]+ GFLOPS", each, re.MULTILINE) for each in (short, long)]
-    assert pages == [[], list(rates_of)]
-    assert len(short.splitlines()) < 12
-    check = replace(rows[1].check, verdict="wrong")
-    wrong = replace(rows[1], status="wrong", reason="it adds 1", check=check)
-    assert "wrong: naive at 256: it adds 1" in text(show(replace(run, rows=(*rows[2:], wrong))))
-
-
-def test_no_break_even_without_the_baseline() -> None:
-    run = fake.fake_square()
-    alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
-    assert "With transfers" not in text(sweep(alone, "m"), 120)
-
-
-def test_host_alone_is_a_table_without_break_even() -> None:
-    run = fake.fake_square()
-    host = replace(run, rows=tuple(row for row in run.rows if row.variant == "numpy"))
-    table = text(sweep(host, "m"), 120)
-    assert "host, OpenBLAS" in table
-    assert "With transfers" not in table
-
-
-def test_nothing_measured_gives_no_conclusion() -> None:
-    run = fake.fake_square()
-    rows = tuple(replace(row, status="skipped", reason="x", samples={}) for row in run.rows)
-    table = text(sweep(replace(run, rows=rows), "m"), 120)
-    assert "With transfers" not in table
-    assert "*" not in table
-
-
-def test_a_row_without_flops_has_a_dash() -> None:
-    row = fake.gemm_row("tiled", Problem(64, 64, 64), 1.0, spread=0.0)
-    empty = replace(row, problem=Problem(0, 0, 0), samples={})
-    table = text(sweep(Run(fake.header(("square",)), (row, empty)), "m"), 120)
-    assert cells(table, "tiled")[:2] == ["-", "1.00"]
-
-
-def test_parameters_tell_series_of_one_variant_apart() -> None:
-    rows = [
-        fake.gemm_row("tiled", Problem(n, n, n), rate, parameters={"TS": edge})
-        for n in (64, 128)
-        for edge, rate in ((8, 2.0), (16, 3.0))
-    ]
-    table = text(sweep(Run(fake.header(("square",)), tuple(rows)), "m"), 120)
-    assert "tiled TS=8  " in table
-    assert "tiled TS=16 " in table
-
-
-def test_a_kernel_that_was_measured_again_keeps_its_name() -> None:
-    def rows(edge: int) -> tuple[Row, ...]:
-        given: Parameters = {"TS": edge, "PAD": 1}
-        return tuple(fake.gemm_row("tiled", Problem(n, n, n), 2.0, parameters=given) for n in (64, 64, 128))
-
-    table = text(sweep(Run(fake.header(("square",)), rows(8)), "m"), 120)
-    assert [each.strip("*") for each in cells(table, "tiled")] == ["2.00", "2.00"]
-    both = text(sweep(Run(fake.header(("square",)), (*rows(8), *rows(16))), "m"), 120)
-    assert "tiled TS=8 " in both, "only what differs"
-    assert "PAD" not in both
-
-
-def test_integers_are_giops_and_suspects_never_win() -> None:
-    table = text(peak(fake.fake_peak()), 120)
-    assert "int (GIOPS)" in table
-    assert cells(table, "double") == ["176", "?", "141", "168", "167", "176"]
-    assert (
-        "?: not verified, so it does not count: double, width 2: close other programs and run again; -v has"
-        in table
-    )
-    assert "13 of 15 verified. Not supported: half. Memory, transfers, latency: --all. Details: -v" in table
-    details = text(peak(fake.fake_peak(), verbose=True), 120)
-    assert "?: not verified, so it does not count: double, width 2: 4.1 times the rate of float" in details
-    assert "not supported: half, width 1, 2, 4, 8, 16: the device lacks cl_khr_fp16 (half)" in details
-
-
-def test_a_peak_without_a_verified_figure_shows_none() -> None:
-    suspect = Check("suspect", {}, ("folded",))
-    run = Run(fake.header(("peak",)), (fake.peak_row(1, 100.0, check=suspect),))
-    assert cells(text(peak(run), 120), "float") == ["?", "-"]
-    assert "?: not verified, so it does not count: float, width 1: folded" in text(
-        peak(run, verbose=True), 120
-    )
-
-
-def test_what_was_not_measured_failed_or_is_not_verified_differs() -> None:
-    suspect = Check("suspect", {}, ("folded",))
-    rows = (
-        fake.peak_row(1, 100.0),
-        fake.peak_row(2, 300.0, check=suspect),
-        replace(fake.peak_row(4, 100.0), status="skipped", samples={}),
-        replace(fake.peak_row(8, 100.0), status="failed", samples={}),
-    )
-    table = text(peak(Run(fake.header(("peak",)), rows)), 120)
-    assert cells(table, "float") == ["100", "?", "-", "failed", "100"]
-    assert "?: not verified, so it does not count: float, width 2: " in table
-
-
 def test_columns_that_belong_together_stay_together() -> None:
     widths = [8, 4, *[6] * 8]
     assert _split_columns(widths, [3, 5], (2, 2), 60) == [[2, 3, 4, 5, 6, 7, 8, 9][:3], [5, 6, 7, 8, 9]]
@@ -500,83 +199,9 @@ def test_a_further_table_repeats_the_keys_that_tell_rows_apart(names: tuple[str,
     ]  # fmt: skip
 
 
-def test_remarks_of_rows_and_what_won_are_shown_when_asked_for() -> None:
-    row = replace(fake.peak_row(1, 100.0), notes=("the wall clock was used",))
-    run = Run(fake.header(("peak",)), (row,))
-    assert "wall clock" not in text(peak(run))
-    details = text(peak(run, verbose=True), 120)
-    assert "note: float, width 1: the wall clock was used" in details
-    assert re.search(r"^float, width 1 +100 .* fma\(a,b,c\) +8 +16 +2.00 ", details, re.MULTILINE)
-
-
-def test_no_more_than_three_remarks_unless_asked_for() -> None:
-    failed = [
-        replace(fake.peak_row(width, 100.0), status="failed", reason=f"reason {width}", samples={})
-        for width in (1, 2, 4, 8)
-    ]
-    run = Run(fake.header(("peak",)), (*failed, fake.peak_row(16, 100.0)))
-    lines = text(peak(run), 120).splitlines()
-    assert [line for line in lines if "reason" in line or "more" in line][-1] == "2 more remarks: -v"
-    assert sum("failed: " in line for line in lines) == 2
-    assert text(peak(run, verbose=True), 120).count("failed: ") == 4
-
-
-def test_a_type_that_a_cpu_converts_to_float_is_called_emulated() -> None:
-    figures = {"float": 200.0, "half": 20.0, "double": 99.0}
-    rows = tuple(fake.peak_row(1, gflops, dtype=dtype) for dtype, gflops in figures.items())
-    table = text(peak(Run(fake.header(("peak",)), rows)), 120)
-    assert cells(table, "half") == ["20.0", "20.0", "emulated"]
-    assert table.count("emulated") == 1
-
-
-def test_bandwidth_and_latency_have_their_units() -> None:
-    rows = (
-        Row(
-            "bandwidth",
-            0,
-            "copy",
-            "float",
-            {},
-            "ok",
-            work=Work(bytes=10**9),
-            samples={"kernel": fake.scope(0.1)},
-        ),
-        Row("latency", 0, "launch", "float", {}, "ok", work=Work(), samples={"host": fake.scope(7e-6)}),
-    )
-    table = text(peak(Run(fake.header(("peak", "--all")), rows)))
-    assert "Memory, GB/s" in table
-    assert cells(table, "copy") == ["?", "-"]
-    assert "7.01 us" in table
-
-
-def test_an_empty_run_says_so() -> None:
-    assert (
-        text(show(Run(fake.header(("square",)), ()))) == "No rows: the run ended before its first result.\n"
-    )
-
-
 def test_verbose_show_has_the_detail() -> None:
     run = fake.fake_square()
     assert text(detail(run, fake.ORDER)).rstrip() in text(show(run, fake.ORDER, verbose=True))
-
-
-def test_kinds_of_trouble_have_a_line_each_with_at_most_three_names() -> None:
-    rows = [
-        fake.bad(name, Problem(64, 64, 64), status, f"{status} of {name}")
-        for status in ("failed", "wrong")
-        for name in ("naive", "tiled", "register", "padded", "dot-v8")
-    ]
-    wrong, failed = (Run(fake.header(("square",)), tuple(part)) for part in (rows[5:], rows[:5]))
-    lines = [line for run in (wrong, failed) for line in text(sweep(run, "m"), 120).splitlines()]
-    assert "wrong: naive, tiled, register at 64; 2 more: -v has the reasons" in lines
-    assert "failed: naive, tiled, register at 64; 2 more: -v has the reasons" in lines
-
-
-def test_many_reasons_are_counted_not_scrolled() -> None:
-    rows = [fake.bad("naive", Problem(n, n, n), "skipped", f"would take {n} s") for n in range(1, 31)]
-    table = text(detail(Run(fake.header(("square",)), tuple(rows))), 120)
-    assert table.count("skipped: ") == 7
-    assert "... and 23 more reasons" in table
 
 
 @pytest.mark.parametrize(
@@ -614,29 +239,188 @@ def in_turn_with_tiled(run: Run, pairs: int = 40) -> Run:
     return replace(run, rows=tuple(map(beside, run.rows)))
 
 
-def test_an_interleaved_sweep_has_the_ratio_at_every_size() -> None:
-    run = in_turn_with_tiled(fake.fake_square())
-    table = text(sweep(run, "m", order=fake.ORDER), 160)
-    register = next(row for row in run.rows if row.variant == "register" and row.problem == SQUARE_2048)
-    ratio = versus(register)
-    assert ratio is not None
-    lines = [line for line in table.splitlines() if line.startswith("register ")]
-    assert [line.rstrip().endswith(f" {ratio.median:.1f}") for line in lines] == [False, True]
-    assert "Times the rate of tiled, in the kernel alone, batches interleaved" in table
-    assert sum(line.startswith("tiled ") for line in table.splitlines()) == 1
-    assert "Times the rate" not in text(sweep(fake.fake_square(), "m"))
+# --- rules of tables, each shown on a run that needs it -----------------------------------------------------
 
 
-def test_every_table_of_gemms_has_the_ratio() -> None:
-    run = in_turn_with_tiled(fake.fake_square())
-    assert text(detail(run, fake.ORDER), 160).count("x tiled") == 1
-    one = replace(run, rows=tuple(row for row in run.rows if row.problem == SQUARE_2048))
-    one = replace(one, header=replace(one.header, view="gemm"))
-    for table in (show(one), stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER))):
-        assert "x tiled" in text(table, 160)
-    ratios = text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160).splitlines()
-    place = next(at for at, line in enumerate(ratios) if line.startswith("Times the rate of tiled"))
-    assert {"naive", "register", "padded", "dot-v8", "block2x2-v4"} < {*ratios[place + 2].split()}
+def of(*rows: Row, command: str = "square", view: str = "", **header: Any) -> Run:
+    made = fake.header((command,))
+    return Run(replace(made, view=view or made.view, **header), rows)
+
+
+def changed(run: Run, variant: str = "", **values: Any) -> Run:
+    """A run whose rows, or those of one kernel, have other values."""
+    rows = (replace(row, **values) if variant in ("", row.variant) else row for row in run.rows)
+    return replace(run, rows=tuple(rows))
+
+
+def with_header(run: Run, **values: Any) -> Run:
+    return replace(run, header=replace(run.header, **values))
+
+
+def only(run: Run, keep: Callable[[Row], object]) -> Run:
+    return replace(run, rows=tuple(filter(keep, run.rows)))
+
+
+def slowed_run() -> Run:
+    """Other programs ran while tiled was measured."""
+    run = changed(fake.fake_square(), conditions=None)
+    return changed(run, "tiled", conditions=Conditions(control_s=(0.005, 0.006)))
+
+
+def quiet_run() -> Run:
+    """tiled had quiet batches for 2 % of the time, the others for 80 %."""
+
+    def disturbed(row: Row) -> Row:
+        share = 0.02 if row.variant == "tiled" else 0.8
+        samples = {
+            name: replace(scope, bursts_s=(1.0,) * (calm := 2 * round(share * len(scope.seconds)))
+            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=(0.94, 1.06))
+            for name, scope in row.samples.items()
+        }  # fmt: skip
+        return replace(row, samples=samples)
+
+    return replace(fake.fake_square(), rows=tuple(map(disturbed, fake.fake_square().rows)))
+
+
+def scaled_run() -> Run:
+    """With beta = 1."""
+    gemms = only(fake.fake_square(), lambda row: row.problem)
+    return replace(gemms, rows=tuple(replace(r, problem=replace(r.problem, beta=1.0)) for r in gemms.rows))  # type: ignore[type-var]
+
+
+def over_budget() -> Run:
+    """Three cells of padded lack time, each another one."""
+    rows = (
+        replace(row, status="skipped", reason="would take about", samples={}, needs_s=row.problem.m / 100)
+        if row.variant == "padded" and row.problem and row.problem.m > 500
+        else row
+        for row in fake.fake_troubled().rows
+    )
+    return replace(fake.fake_troubled(), rows=tuple(rows))
+
+
+def one_problem(*more: Row) -> Run:
+    problem = Problem(256, 256, 256)
+    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "prefetch": 61.0}
+    names = rates_of.keys() - {row.variant for row in more}
+    rows = (fake.gemm_row(name, problem, rate) for name, rate in rates_of.items() if name in names)
+    return of(*rows, *more, command="gemm", view="gemm")
+
+
+def wrong_row() -> Row:
+    row = fake.gemm_row("naive", Problem(256, 256, 256), 3.0)
+    return replace(row, status="wrong", reason="it adds 1", check=replace(row.check, verdict="wrong"))
+
+
+def with_edges(*edges: int, sizes: Sequence[int] = (64, 128)) -> Run:
+    """tiled with parameters, at some sizes."""
+    given: list[tuple[int, Parameters]] = [(n, {"TS": edge, "PAD": 1}) for edge in edges for n in sizes]
+    return of(*(fake.gemm_row("tiled", Problem(n, n, n), 2.0, parameters=each) for n, each in given))
+
+
+def some_energy(run: Run, place: int, energy: Energy) -> Run:
+    rows = [replace(row, energy=energy) if at == place else row for at, row in enumerate(run.rows)]
+    return replace(run, rows=tuple(rows))
+
+
+SUSPECT = Check("suspect", {}, ("folded",))
+MEMORY = fake_memory.fake_memory()
+
+
+def rules() -> dict[str, RenderableType]:
+    """What to look for, and the table."""
+    square, troubled = fake.fake_square(), fake.fake_troubled()
+    ladder = with_header(square, command=("square", "--kernel", "best,ladder"))
+    peaks = with_energy(fake.fake_peak())
+    small = Problem(64, 64, 64)
+    bad = {
+        status: of(*(fake.bad(name, small, status, f"{status} of {name}") for name in fake.ORDER))
+        for status in ("failed", "wrong")
+    }
+    board = Energy(0.5, "", "board", "NVML")
+    some_board = (replace(row, energy=board) if row.dtype == "float" else row for row in peaks.rows)
+    widths = [fake.peak_row(width, 100.0) for width in (1, 2, 4, 8, 16)]
+    failed = [
+        replace(row, status="failed", reason=f"reason {n}", samples={}) for n, row in enumerate(widths[:4])
+    ]
+    versus_tiled = in_turn_with_tiled(square)
+    at_2048 = only(versus_tiled, lambda row: row.problem == SQUARE_2048)
+    scipy = changed(fake.fake_gemm(), "numpy", choice={"blas": "scipy (OpenBLAS 0.3.30, 4 threads)"})
+    aged = replace(fake.peak_row(1, 100.0), measured_utc="2026-11-21T01:30:00+00:00")
+    unchecked = changed(only(MEMORY, lambda row: row.variant == "global-read"), check=Check())
+    return {
+        "the fastest first, one star in each column": sweep(square, "m", "device", fake.ORDER),
+        "the ladder in its order where it was asked for": sweep(ladder, "m", "device", fake.ORDER),
+        "rates with transfers are lower": sweep(square, "m", "host"),
+        "one type": sweep(fake.fake_many(), "m", dtype="half"),
+        "~ where other programs slowed a row, and who": show(slowed_run()),
+        "~ where a row lacks quiet batches, and the share of quiet time": show(quiet_run()),
+        "alpha and beta are named unless they are 1 and 0": show(scaled_run()),
+        "a kernel asked for by name says why it cannot run": show(with_header(troubled, named=("dot-v8",))),
+        "more kernels": show(with_header(square, more_kernels=11)),
+        "where no kernel runs, all say why": show(only(troubled, lambda row: row.variant == "dot-v8")),
+        "cells over budget are counted once": show(over_budget()),
+        "energy that nobody measured is one line": show(with_energy(square)),
+        "joules of a peak, or why not": peak(replace(peaks, rows=tuple(some_board))),
+        "kernels with one reason for no joules": detail(
+            some_energy(with_energy(fake.fake_sweep_k()), 10, fake.energy(fake.peak_row(1, 1.0), None))
+        ),
+        "a kernel beats numpy at every size": show(one_pair(1000.0)),
+        "from a size on": show(one_pair(200.0)),
+        "at none": show(one_pair(1.0)),
+        "at every size that both ran": show(replace(one_pair(1000.0), rows=one_pair(1000.0).rows[:-1])),
+        "no break-even without numpy": show(only(square, lambda row: row.variant != "numpy")),
+        "nor for numpy alone": show(only(square, lambda row: row.variant == "numpy")),
+        "no conclusion without a rate": show(changed(square, status="skipped", reason="x", samples={})),
+        "one problem: the fastest first": show(one_problem()),
+        "and a page for each row if asked for": show(one_problem(), verbose=True),
+        "a wrong row has its reason": show(one_problem(wrong_row())),
+        "a row without flops has a dash": show(
+            of(
+                fake.gemm_row("tiled", Problem(64, 64, 64), 1.0, spread=0.0),
+                replace(fake.gemm_row("tiled", Problem(0, 0, 1), 1.0), samples={}),
+            )
+        ),
+        "parameters that differ are in the name, the others not": show(with_edges(8, 16)),
+        "a kernel that was measured again keeps its name": show(with_edges(8, sizes=(64, 64, 128))),
+        "integers are GIOPS, and a suspect never wins": peak(fake.fake_peak(), verbose=True),
+        "a peak without a verified figure": peak(of(fake.peak_row(1, 100.0, check=SUSPECT), command="peak")),
+        "not measured, failed and not verified differ": peak(
+            of(
+                widths[0],
+                fake.peak_row(2, 300.0, check=SUSPECT),
+                replace(widths[2], status="skipped", samples={}),
+                replace(widths[3], status="failed", samples={}),
+                command="peak",
+            )
+        ),
+        "no more than three remarks": peak(of(*failed, widths[4], command="peak")),
+        "unless asked for": peak(of(*failed, widths[4], command="peak"), verbose=True),
+        "remarks of rows and what won if asked for": peak(
+            of(replace(widths[0], notes=("the wall clock was used",)), command="peak"), verbose=True
+        ),
+        "a type that a CPU converts to float is emulated": peak(
+            of(*(fake.peak_row(1, g, dtype=d) for d, g in (("float", 200.0), ("half", 20.0))), command="peak")
+        ),
+        "an empty run": show(of()),
+        "three names for each kind of trouble": Group(*(sweep(each, "m") for each in bad.values())),
+        "many reasons are counted": detail(
+            of(*(fake.bad("naive", Problem(n, n, n), "skipped", f"would take {n} s") for n in range(1, 31)))
+        ),
+        "ratios to another kernel": sweep(versus_tiled, "m", order=fake.ORDER),
+        "of one problem": show(with_header(at_2048, view="gemm")),
+        "of shapes": workloads(versus_tiled, "kernel", fake.ORDER),
+        "scipy is short": show(scipy, fake.ORDER),
+        "and its BLAS in the details": show(scipy, fake.ORDER, True),
+        "local memory of a CPU is emulated": peak(fake_memory.fake_cpu()),
+        "the theoretical peak and what it is derived from": peak(fake_memory.fake_matrix(), verbose=True),
+        "how old a cached row is": peak(of(aged), verbose=True),
+        "a bandwidth that is not verified is not shown": peak(unchecked),
+    }
+
+
+def test_rules(golden: Golden) -> None:
+    golden("tables.txt", "\n\n".join(f"--- {title}\n\n{text(each, 120)}" for title, each in rules().items()))
 
 
 def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
@@ -678,17 +462,3 @@ def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
         assert f"0  {stand_in}, cpu" in pages[3]
         assert to_csv(run).count(stand_in) == sum(row.device >= 0 for row in run.rows)
         assert replace(device, vendor=name).label == "unnamed device"
-
-
-def test_scipy_is_short_in_tables_and_its_blas_in_the_details() -> None:
-    """``scipy (OpenBLAS 0.3.30, 2 threads)`` wrapped the table, and was repeated four times below it."""
-    run, blas = fake.fake_gemm(), "OpenBLAS 0.3.30, 4 threads"
-    rows = (
-        replace(row, choice={"blas": f"scipy ({blas})"}) if row.variant == "numpy" else row
-        for row in run.rows
-    )
-    run = replace(run, rows=tuple(rows))
-    brief, whole = (text(show(run, fake.ORDER, verbose)) for verbose in (False, True))
-    assert "scipy (host)" in brief
-    assert blas not in brief
-    assert blas in " ".join(whole.split())
