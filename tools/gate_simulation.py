@@ -1,7 +1,7 @@
 """Replay recorded runs of unchanged machines (tests/data/aa) through the shipped comparison.
 
-`python -m tools.gate_simulation` prints how many unchanged jobs fail, and how many slower ones are found.
-Jobs of `compare` and `check` use neighbouring runs. Interleaved rows are drawn: see `Interleaved`.
+tests/unit/test_replay.py counts how many unchanged jobs fail, and how many slower ones are found. Jobs of
+`compare` and `check` use neighbouring runs. Interleaved rows are drawn: see `Interleaved`.
 """
 
 from __future__ import annotations
@@ -196,28 +196,3 @@ def interleaved(
     for _ in range(jobs):
         counts += _job([base], cast(Worker, worker), rules).counts
     return counts
-
-
-def main() -> None:
-    """Print the counts for every recording."""
-    for recording in map(recorded, sorted(DATA.glob("*.jsonl"))):
-        print(recording.name)
-        for factor in (1.0, 2.0, 2.5):
-            failed = [not made.ok for made in compare_jobs(recording, factor)]
-            print(f"  compare, every row x {factor:g}: {sum(failed)} of {len(failed)} jobs fail")
-        for bases in (1, 5):
-            for factor in (1.0, 2.0, 2.5):
-                failed = [not made.ok for made in check_jobs(recording, bases, factor=factor)]
-                what = f"check, {bases} baselines, one row x {factor:g}"
-                print(f"  {what}: {sum(failed)} of {len(failed)} jobs fail")
-    quiet = recorded(DATA / "h200.jsonl")
-    for pairs in (40, 100, 200):
-        for spread in (0.01, 0.02, 0.03, 0.06):
-            for factor in (1.0, 1.05):
-                counts = interleaved(quiet, factor, spread, 0.025, 100, pairs)
-                what = f"interleaved at 2.5 %, {pairs} pairs that scatter by {spread:.0%}, rows x {factor:g}"
-                print(f"{what}: {counts['slower']} of {counts.total()} slower")
-
-
-if __name__ == "__main__":
-    main()

@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from gemmbench import __all__ as api_names
-from gemmbench import cli
 from tests.cli.conftest import ROOT
 from tools import site
 
@@ -58,15 +56,6 @@ def test_links_are_the_sites() -> None:
     )
 
 
-def test_generated_pages_are_whole() -> None:
-    for page, names in (
-        (site.commands_page(), [f"## {name}" for name in cli.COMMANDS]),
-        (site.api_page(), [f"## gb.{name}" for name in api_names]),
-    ):
-        assert set(names) <= set(page.splitlines())
-    assert "device: Index (0)" in site.api_page()
-
-
 PAGES_AND_RECIPES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "README.md", ROOT / "Containerfile", *(ROOT / "docs").rglob("*"))
@@ -85,15 +74,6 @@ def test_install_lines_work_before_a_release(page: str) -> None:
         assert not what.startswith("gemmbench") or what in ADDS.get(page, ()), what
 
 
-def test_install_lines_are_found() -> None:
-    text = (ROOT / "docs/getting-started.md").read_text(encoding="utf-8")
-    assert [what for _, what in INSTALL.findall(text)][:3] == [".[cpu]"] * 3
-    assert (
-        INSTALL.findall("python -m pip install -q --no-cache-dir 'gemmbench==0.1.0'")[0][1]
-        == "gemmbench==0.1.0"
-    )
-
-
 RATES = re.compile(r"\d\s?(?:[TG]?FLOPS|[TG]?I?OPS|[TG]B/s|GFLOP/J)\b")
 NOTES = "no saved run is behind them, and nothing measures them again"
 PUBLISHED = "docs/experiments.md"  # authors' figures, each with its source
@@ -108,10 +88,6 @@ def test_rates_on_a_page_are_generated_or_called_notes(page: str) -> None:
     generated = r"<!-- The [^\n]*: generated.*?<!-- End of the [^\n]*-->"
     typed = RATES.findall(without_code(re.sub(generated, "", text, flags=re.DOTALL)))
     assert not typed or NOTES in " ".join(text.split())
-
-
-def test_rates_are_found() -> None:
-    assert all(RATES.search(text) for text in ("53.0 TFLOPS", "95 GFLOPS in float", "7.3 TB/s", "128 TOPS"))
 
 
 @pytest.mark.parametrize(

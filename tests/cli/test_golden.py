@@ -48,6 +48,9 @@ DRAWN = (
     "plots/h200-square.jsonl plots/h200-peak.jsonl",
     "plots/h200-sweep-k.jsonl",
     "plots/h200-workloads.jsonl",
+    "plots/h200-tensor.jsonl plots/h200-peak.jsonl",
+    "plots/cpu-intel-square.jsonl plots/cpu-intel-peak.jsonl",
+    "plots/cpu-pocl-square.jsonl plots/cpu-pocl-peak.jsonl",
     "tests/data/h200-versus-float.jsonl",
     "tests/data/host-parts/cpu-intel.jsonl",
 )

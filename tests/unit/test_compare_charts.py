@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import matplotlib
 import pytest
@@ -57,8 +58,8 @@ COMPARED: dict[str, Callable[[], Comparison]] = {
 def test_charts_are_as_they_were(golden: Callable[[str, str], None]) -> None:
     sections = []
     for title, made in COMPARED.items():
-        axes = [painted(pane) for pane in ratios(made())]
-        described = (line for each in axes for line in drawn.described(each.figure, is_styled=True))
+        figures = [cast(Figure, painted(pane).figure) for pane in ratios(made())]
+        described = (line for figure in figures for line in drawn.described(figure, is_styled=True))
         sections.append("\n".join([title, *described]))
     golden("compare-charts.txt", "\n\n".join(sections))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -25,22 +24,3 @@ def test_six_of_60_slowdowns_may_be_missed_and_no_unchanged_row_may_be_slower(
     slowdowns: dict[str, int], unchanged: dict[str, int], is_right: bool
 ) -> None:
     assert gate.has_power(Counter(slowdowns), Counter(unchanged), 1000) is is_right
-
-
-@pytest.mark.parametrize("alarm", [False, True])
-def test_unchanged_rows_are_measured_until_there_are_enough(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], alarm: bool
-) -> None:
-    def rows(checkout: Path, base: Path, old: Path, threshold: float, *words: str) -> gate.Rows:
-        assert threshold == 0.025
-        assert (checkout == gate.ROOT) == (old == gate.ROOT / "kernels")
-        verdict = "slower" if alarm or checkout != gate.ROOT else "unchanged"
-        return [{"verdict": verdict} for _ in gate.SIZES]
-
-    monkeypatch.setattr(gate, "rows", rows)
-    monkeypatch.setattr(gate, "measured", lambda *_: None)
-    monkeypatch.setattr(gate, "planted", lambda folder, share: folder)
-    assert gate.power(tmp_path, 1000) is not alarm
-    printed = capsys.readouterr().out
-    assert "60 slowdowns of 5%: 60 slower" in printed
-    assert f"1020 unchanged rows: 1020 {'slower' if alarm else 'unchanged'}" in printed.splitlines()[-1]

@@ -31,10 +31,6 @@ def test_what_a_reader_sees_of_a_source() -> None:
     assert list(plain_english.literals(source)) == [(4, "a x of which")]
 
 
-def test_test_names_are_sentences() -> None:
-    assert ("tests/unit/test_plain_english.py", "test test names are sentences") in plain_english.texts()
-
-
 def test_no_page_and_no_help_has_any(capsys: pytest.CaptureFixture[str]) -> None:
     assert plain_english.main() == 0, capsys.readouterr().err
     assert {"README.md", "docs/methodology.md", "gemmbench square --help"} <= {

@@ -220,7 +220,8 @@ def problem(words: str, dtype: str = "float") -> Gemm:
     ops = next((word for word in rest if "=" not in word), "NN")
     options = dict(word.split("=") for word in rest if "=" in word)
     a, b = (op == "T" for op in ops)
-    ld = leading(m, n, k, *map(int, options["ld"].split(",")), a, b) if "ld" in options else None
+    lda, ldb, ldc = map(int, options.get("ld", "0,0,0").split(","))
+    ld = leading(m, n, k, lda, ldb, ldc, a, b) if "ld" in options else None
     return Gemm(m, n, k, dtype, ld=ld, trans_a=a, trans_b=b, batch=int(options.get("batch", 1)))
 
 

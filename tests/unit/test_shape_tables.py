@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -75,21 +76,6 @@ def test_each_shape_has_its_best_kernel() -> None:
     assert line(table, "tall")[4] == "register"
 
 
-def test_the_scope_decides_which_is_best() -> None:
-    run = shapes_run()
-    slow = next(row.samples for row in run.rows if row.variant == "naive" and row.problem == CONV)
-    mine = next(row.samples for row in run.rows if row.variant == "padded" and row.problem == CONV)
-    run = changed(run, "padded", CONV, samples={**mine, "host": slow["host"]})
-    assert line(text(workloads(run, "kernel", fake.ORDER)), "alexnet conv1")[5] == "padded"
-    assert line(text(workloads(run, "host", fake.ORDER)), "alexnet conv1")[5] == "register"
-
-
-def test_a_name_of_several_shapes_is_broken_where_it_can_be() -> None:
-    lines = text(workloads(shapes_run())).splitlines()
-    place = next(number for number, one in enumerate(lines) if one.startswith("alexnet fc6 ="))
-    assert lines[place + 1].strip() == "token down"
-
-
 def test_geometric_means_are_over_the_shapes() -> None:
     table = text(workloads(shapes_run(), "kernel", fake.ORDER))
     mean = line(table, "geometric mean")
@@ -104,70 +90,6 @@ def test_the_mean_is_also_of_the_ratios_to_another_kernel() -> None:
     assert text(sheet).count(f"{units.number(geometric_mean(ratios))}\n") == 1
 
 
-def test_the_one_kernel_for_all_has_run_everywhere() -> None:
-    table = text(workloads(shapes_run(), "kernel", fake.ORDER), 120)
-    mean = (100 * 8 * 40) ** (1 / 3)
-    assert f"Best single kernel: register, geometric mean {mean:.1f} GFLOPS over 3 shapes." in table
-    run = changed(shapes_run(), "padded", DENSE, status="ok")  # no samples: still not everywhere
-    assert "Best single kernel: register" in text(workloads(run, "kernel", fake.ORDER), 120)
-
-
-def test_offloading_counts_the_wins() -> None:
-    table = text(workloads(shapes_run(), "kernel", fake.ORDER), 120)
-    assert "With transfers, the device beats numpy on 1 of 3 shapes." in table
-    run = shapes_run()
-    alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
-    table = text(workloads(alone, "kernel", fake.ORDER), 120)
-    assert "beats" not in table
-    assert "numpy" not in table
-
-
-def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
-    run = shapes_run()
-    for variant in ("naive", "register", "padded"):
-        run = changed(run, variant, DENSE, status="skipped", reason="x", samples={})
-    assert line(text(workloads(run)), "alexnet fc6")[6:9] == ["-", "-", "-"]
-    assert "of 3 shapes" not in text(workloads(run)).replace("on 1 of 2 shapes", "")
-    run = changed(run, "naive", DENSE, status="unsupported", reason="y")
-    assert line(text(workloads(run)), "alexnet fc6")[6] == "-"
-
-
-def test_wrong_rows_are_reported_and_skipped_rows_are_counted() -> None:
-    run = changed(
-        shapes_run(), "naive", TALL, status="wrong", reason="residual 3 times its bound", samples={}
-    )
-    table = text(workloads(run), 120)
-    assert "wrong: naive at tall: residual 3 times its bound" in table
-    assert "skipped: padded at alexnet fc6 = token down: would take about 9 s" in table
-
-
-def seen_as_workloads(run: Run) -> Run:
-    return replace(run, header=replace(run.header, view="workloads"))
-
-
-def test_only_the_rows_that_are_shown_are_called_uncertain() -> None:
-    for variant, is_best in (("naive", False), ("padded", True)):
-        run = seen_as_workloads(shapes_run())
-        row = next(row for row in run.rows if (row.variant, row.problem) == (variant, CONV))
-        noisy = {name: fake.scope(median(each.seconds), 0.2) for name, each in row.samples.items()}
-        shown = text(show(changed(run, variant, CONV, samples=noisy)))
-        assert ("~: uncertain by more than 5 %" in shown) == is_best
-
-
-def test_one_shape_has_no_mean() -> None:
-    run = shapes_run()
-    table = text(workloads(replace(run, rows=tuple(row for row in run.rows if row.problem == CONV))))
-    assert "geometric mean" not in table
-    assert line(table, "alexnet conv1")[5] == "padded"
-
-
-def test_the_host_alone_is_a_table() -> None:
-    run = shapes_run()
-    table = text(workloads(replace(run, rows=tuple(row for row in run.rows if row.variant == "numpy"))))
-    assert line(table, "tall")[4] == "numpy"
-    assert "host, OpenBLAS" in table
-
-
 @pytest.mark.parametrize("scope", ["kernel", "host"])
 def test_show_is_what_the_command_printed(scope: str) -> None:
     run = shapes_run(("workloads", "--scope", scope, "--set", "all"))
@@ -176,16 +98,6 @@ def test_show_is_what_the_command_printed(scope: str) -> None:
     assert ("in the kernel alone" in shown) == (scope == "kernel")
     verbose = text(show(run, fake.ORDER, verbose=True))
     assert "* fastest of its problem" in verbose
-
-
-def test_a_table_for_each_device_and_type() -> None:
-    run = shapes_run()
-    more = [replace(row, device=1) for row in run.rows if row.device == 0]
-    more += [replace(row, dtype="double") for row in run.rows]
-    both = Run(fake.header(("workloads",), (fake.CPU, fake.POCL)), (*run.rows, *more))
-    table = text(workloads(both))
-    assert table.count("\ngeometric mean") == 4
-    assert "double GEMM, GFLOPS in the kernel alone" in table
 
 
 @pytest.mark.parametrize("width", [20, 40, 57, 80, 120])
@@ -259,25 +171,87 @@ def test_the_sum_does_not_rest_on_doubtful_rows(
     assert ("Certain are 2 of 3 shapes. As called" in table) == (len(called) == 2)
 
 
-@pytest.mark.parametrize(("count", "rest"), [(16, ""), (17, "2 more shapes")])
-def test_many_shapes_end_with_a_line_for_the_rest(count: int, rest: str) -> None:
+# --- rules, each shown on a run that needs it ---------------------------------------------------------------
+
+
+def only(run: Run, keep: Callable[[Row], object]) -> Run:
+    return replace(run, rows=tuple(filter(keep, run.rows)))
+
+
+def slow_with_transfers() -> Run:
+    """The best kernel of a shape is as slow as naive with transfers."""
+    run = shapes_run()
+    slow, best = (
+        next(row.samples for row in run.rows if (row.variant, row.problem) == (name, CONV))
+        for name in ("naive", "padded")
+    )
+    return changed(run, "padded", CONV, samples={**best, "host": slow["host"]})
+
+
+def noisy(variant: str) -> Run:
+    run = shapes_run()
+    row = next(row for row in run.rows if (row.variant, row.problem) == (variant, CONV))
+    samples = {name: fake.scope(median(each.seconds), 0.2) for name, each in row.samples.items()}
+    return changed(run, variant, CONV, samples=samples)
+
+
+def nothing_runs(status: str) -> Run:
+    run = shapes_run()
+    for variant in ("naive", "register", "padded"):
+        run = changed(run, variant, DENSE, status="skipped", reason="x", samples={})
+    return changed(run, "naive", DENSE, status=status, reason="y")
+
+
+def two_devices_and_types() -> Run:
+    run = shapes_run()
+    more = [replace(row, device=1) for row in run.rows if row.device == 0]
+    more += [replace(row, dtype="double") for row in run.rows]
+    return Run(fake.header(("workloads",), (fake.CPU, fake.POCL)), (*run.rows, *more))
+
+
+def many_shapes(count: int) -> Run:
     run, problem = program_run(), Problem(64, 64, 64)
     rows = [replace(run.rows[4], problem=replace(problem, m=64 * m), label="x") for m in range(1, count + 1)]
-    run = replace(run, rows=tuple(rows), header=replace(run.header, left_out=LeftOut(5, 10**9, 0.04)))
-    table = text(show(run), 120)
-    assert len(re.findall("^x ", table, re.M)) == (15 if rest else count)
-    assert "5 shapes left out, 4.0 % of the predicted time: --top 100 measures all." in table
-    if rest:
-        assert line(table, rest)[3] == str(2 * CALLS[CONV])
+    return replace(run, rows=tuple(rows), header=replace(run.header, left_out=LeftOut(5, 10**9, 0.04)))
 
 
-def test_types_of_a_program_share_a_table_and_those_of_dtype_do_not() -> None:
+def two_types(count: int | None, *options: str) -> Run:
+    """A program's calls, so many of them in double too."""
     run = program_run()
     double = [replace(row, dtype="double") for row in run.rows if row.problem]
-    header = replace(run.header, command=("workloads", "--dtype", "float,double"))
-    asked = replace(run, rows=(*run.rows, *double), header=header)
-    assert text(show(asked)).count("As called with") == 2
-    assert text(show(replace(asked, header=run.header))).count("As called with") == 1
-    mixed = text(show(replace(run, rows=(*run.rows, *double[:1]))), 120)
-    assert mixed.count("As called with") == 1
-    assert line(mixed, "alexnet conv1")[5] in ("float", "double")
+    header = replace(run.header, command=("workloads", *options))
+    return replace(run, rows=(*run.rows, *double[:count]), header=header)
+
+
+def rules() -> dict[str, RenderableType]:
+    """What to look for, and the table."""
+    run, slow = shapes_run(), slow_with_transfers()
+    wrong = {"status": "wrong", "reason": "residual 3 times its bound", "samples": {}}
+    return {
+        "the best in the kernel alone": workloads(slow, "kernel", fake.ORDER),
+        "and with transfers": workloads(slow, "host", fake.ORDER),
+        "the best single kernel has run everywhere": workloads(
+            changed(run, "padded", DENSE, status="ok"), "kernel", fake.ORDER
+        ),
+        "no wins without numpy": workloads(
+            only(run, lambda row: row.variant != "numpy"), "kernel", fake.ORDER
+        ),
+        "a shape that no kernel has time for": workloads(nothing_runs("skipped")),
+        "or that is not supported": workloads(nothing_runs("unsupported")),
+        "wrong rows have their reason": workloads(changed(run, "naive", TALL, **wrong)),
+        "a row that is not shown is not called uncertain": show(noisy("naive"), fake.ORDER),
+        "the best is": show(noisy("padded"), fake.ORDER),
+        "one shape has no mean": workloads(only(run, lambda row: row.problem == CONV)),
+        "the host alone": workloads(only(run, lambda row: row.variant == "numpy")),
+        "a table for each device and type": workloads(two_devices_and_types()),
+        "16 shapes": show(many_shapes(16)),
+        "15 of 17 shapes and a line for the rest": show(many_shapes(17)),
+        "a table for each type that --dtype asked for": show(two_types(None, "--dtype", "float,double")),
+        "one table for the types of a program": show(two_types(None)),
+        "each shape in its own type": show(two_types(1)),
+    }
+
+
+def test_rules(golden: Callable[[str, str], None]) -> None:
+    pages = [f"--- {title}\n\n{text(each, 120)}" for title, each in rules().items()]
+    golden("shape-tables.txt", "\n\n".join(pages))
