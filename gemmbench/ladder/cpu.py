@@ -26,7 +26,7 @@ from gemmbench.ladder.variant import (
     unsupported_type,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import AMX, DTYPES, PLAIN_DTYPES
+from gemmbench.model.dtypes import AMX, CPU_FAMILIES, DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
@@ -518,7 +518,7 @@ CPU_AMX = Variant(
         temporaries={
             "AP": _packed_bytes("m"),
             "BP": _packed_bytes("n"),
-            "S": lambda v: v["ITEMS"] * v["DOWN"] * v["ACROSS"] * _SUMS // v["itemsize"],
+            "S": lambda v: v["ITEMS"] * v["DOWN"] * (v["ACROSS"] * _SUMS + 4 * _STRIP) // v["itemsize"],
         },
         either=("A", "B"),
         batches=True,
@@ -545,4 +545,24 @@ CPU_AMX = Variant(
         matrix_units=_AMX_DTYPES,
     ),
     compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}",)),
+)
+
+
+def _lacks_dots(device: DeviceFacts, dtype: str) -> str:
+    return next((f.lacks(device, dtype) for f in CPU_FAMILIES if dtype == f.instructions[0].dtype), "")
+
+
+CPU_DOT = replace(
+    CPU_AMX,
+    name="cpu-dot",
+    idea="dot products of VNNI and AVX512-BF16",
+    source="gemmbench; Intel's Software Developer's Manual describes VPDPBUSD and VDPBF16PS",
+    launches=replace(
+        CPU_AMX.launches,
+        passes=(CPU_AMX.launches.passes[0], replace(CPU_AMX.launches.passes[1], kernel="cpu_dot")),
+    ),
+    needs=replace(
+        CPU_AMX.needs, hardware="a CPU with AVX512-VNNI or AVX512-BF16", lacks=_lacks_dots, matrix_units=()
+    ),
+    compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}", "-DDOTS")),
 )

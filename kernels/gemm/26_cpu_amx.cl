@@ -27,11 +27,18 @@
  * an instruction. Each element that is loaded takes part in 32 products: enough
  * for the first cache; tiles from the second take a third longer, from the last
  * five times as long. Where two threads share a core they share its unit. */
+#ifdef DOTS
+#include "dots.clh"
+#else
 #include "amx.clh"
+#endif
 #ifdef BATCHED
 #include "batch.clh"
 #endif
 
+#ifndef RAISED
+#define RAISED 0
+#endif
 #define ALONE __attribute__((reqd_work_group_size(1, 1, 1)))
 #define EDGE 32            /* of a strip */
 #define STEP (2 * TILE)    /* bytes of a strip */
@@ -45,8 +52,9 @@ static inline uint word_of(__global const ELEMENT *from, int ld, int left)
     return word;
 }
 
-/* A tile from rows that lie along k: row r and word w are at to[r * down + w * along]. */
-static inline void copy_tile(__global uint *to, int down, int along, __global const ELEMENT *from, int ld, int rows, int k)
+/* A tile from rows that lie along k: row r and word w are at to[r * down + w * along]. The bits of `flip` are inverted. */
+static inline void copy_tile(__global uint *to, int down, int along, uint flip, __global const ELEMENT *from, int ld, int rows,
+                             int k)
 {
     if (rows >= 16 && k >= ALONG && along == 1) {
         for (int r = 0; r < 16; r++, from += ld) {
@@ -58,11 +66,13 @@ static inline void copy_tile(__global uint *to, int down, int along, __global co
     }
     for (int r = 0; r < 16; r++)
         for (int w = 0; w < 16; w++)
-            to[r * down + w * along] = r < rows ? word_of(from + (size_t)r * ld + w * PER_WORD, 1, k - w * PER_WORD) : 0;
+            to[r * down + w * along] =
+                flip ^ (r < rows ? word_of(from + (size_t)r * ld + w * PER_WORD, 1, k - w * PER_WORD) : 0);
 }
 
 /* A tile from rows that lie across k: word w of column c is at to[w * along + c * across]. */
-static inline void turn_tile(__global uint *to, int along, int across, __global const ELEMENT *from, int ld, int columns, int k)
+static inline void turn_tile(__global uint *to, int along, int across, uint flip, __global const ELEMENT *from, int ld,
+                             int columns, int k)
 {
     if (columns >= 16 && k >= ALONG && across == 1) {
         for (int w = 0; w < 16; w++, from += (size_t)PER_WORD * ld) {
@@ -70,14 +80,14 @@ static inline void turn_tile(__global uint *to, int along, int across, __global 
             #pragma unroll
             for (int e = 1; e < PER_WORD; e++)
                 words |= convert_uint16(vload16(0, from + (size_t)e * ld)) << (e * (32 / PER_WORD));
-            vstore16(words, 0, to + w * along);
+            vstore16(words ^ flip, 0, to + w * along);
         }
         return;
     }
     for (int w = 0; w < 16; w++)
         for (int c = 0; c < 16; c++)
             to[w * along + c * across] =
-                c < columns ? word_of(from + (size_t)w * PER_WORD * ld + c, ld, k - w * PER_WORD) : 0;
+                flip ^ (c < columns ? word_of(from + (size_t)w * PER_WORD * ld + c, ld, k - w * PER_WORD) : 0);
 }
 
 /* AP and BP from A and B: a work-item packs `chunk` steps of one strip. */
@@ -99,17 +109,17 @@ void pack(int m, int n, int k, int strips, int steps, int chunk, __global const 
                 const int row = item * EDGE + part * 16;
                 __global uint *to = AP + (((size_t)item * steps + step) * 2 + part) * (TILE / 4);
 #ifdef TRANS_A
-                turn_tile(to, 1, 16, A + (size_t)p * lda + row, lda, m - row, k - p);
+                turn_tile(to, 1, 16, 0, A + (size_t)p * lda + row, lda, m - row, k - p);
 #else
-                copy_tile(to, 16, 1, A + (size_t)row * lda + p, lda, m - row, k - p);
+                copy_tile(to, 16, 1, 0, A + (size_t)row * lda + p, lda, m - row, k - p);
 #endif
             } else {
                 const int strip = item - strips, column = strip * EDGE + part * 16;
                 __global uint *to = BP + (((size_t)strip * steps + step) * 2 + part) * (TILE / 4);
 #ifdef TRANS_B
-                copy_tile(to, 1, 16, B + (size_t)column * ldb + p, ldb, n - column, k - p);
+                copy_tile(to, 1, 16, RAISED, B + (size_t)column * ldb + p, ldb, n - column, k - p);
 #else
-                turn_tile(to, 16, 1, B + (size_t)p * ldb + column, ldb, n - column, k - p);
+                turn_tile(to, 16, 1, RAISED, B + (size_t)p * ldb + column, ldb, n - column, k - p);
 #endif
             }
         }
@@ -119,12 +129,26 @@ void pack(int m, int n, int k, int strips, int steps, int chunk, __global const 
 #define VECTOR_(type) type##16
 #define VECTOR_OF(type) VECTOR_(type)
 
-/* The sums of 32 x 32 elements, four tiles, to C. */
-static inline void finish(const SUM *sums, __global SUM *C, int ldc, int rows, int columns, SUM alpha, SUM beta)
+/* 128 times the sums of a strip's rows of char, which lie step after step from `a` on. */
+static inline void sum_rows(__global int *to, __global const char *a, int steps)
+{
+    for (int r = 0; r < EDGE; r++) {
+        int16 lanes = 0;
+        for (int i = 0; i < steps * 4; i++)
+            lanes += convert_int16(vload16(0, a + i / 4 * STEP + r / 16 * TILE + r % 16 * 64 + i % 4 * 16));
+        const int8 eight = lanes.lo + lanes.hi;
+        const int4 four = eight.lo + eight.hi;
+        to[r] = 128 * (four.x + four.y + four.z + four.w);
+    }
+}
+
+/* The sums of 32 x 32 elements, four tiles, to C, each less what its row was raised by. */
+static inline void finish(const SUM *sums, __global const SUM *raised, __global SUM *C, int ldc, int rows, int columns, SUM alpha, SUM beta)
 {
     for (int r = 0; r < min(rows, EDGE); r++, C += ldc)
         for (int part = 0; part < 2; part++) {
-            const VECTOR_OF(SUM) scaled = alpha * vload16((r / 16 * 2 + part) * 16 + r % 16, sums);
+            const VECTOR_OF(SUM) sum = vload16((r / 16 * 2 + part) * 16 + r % 16, sums);
+            const VECTOR_OF(SUM) scaled = alpha * (RAISED ? sum - raised[r] : sum);
             __global SUM *to = C + part * 16;
             if (columns >= part * 16 + 16)
                 vstore16(beta == 0 ? scaled : scaled + beta * vload16(0, to), 0, to);
@@ -138,7 +162,7 @@ static inline void finish(const SUM *sums, __global SUM *C, int ldc, int rows, i
 }
 
 __kernel ALONE
-void cpu_amx(int m, int n, int strips, int steps, int down, int across, int depth, SUM alpha,
+void NAME(int m, int n, int strips, int steps, int down, int across, int depth, SUM alpha,
              __global const char *restrict AP, __global const char *restrict BP, __global SUM *restrict S, SUM beta,
              __global SUM *restrict C, int ldc)
 {
@@ -148,15 +172,18 @@ void cpu_amx(int m, int n, int strips, int steps, int down, int across, int dept
     BATCH_OFFSET(C, m, ldc)
     BATCH_OFFSET(AP, strips, (size_t)steps * STEP)
     BATCH_OFFSET(BP, columns, (size_t)steps * STEP)
-    BATCH_OFFSET(S, get_global_size(0), down * across * EDGE * EDGE)
+    BATCH_OFFSET(S, get_global_size(0), down * (across * EDGE + 1) * EDGE)
 #endif
     SUM sums[EDGE * EDGE] __attribute__((aligned(64)));
-    S += (size_t)get_global_id(0) * down * across * EDGE * EDGE;
+    S += (size_t)get_global_id(0) * down * (across * EDGE + 1) * EDGE;
+    __global SUM *raised = S + down * across * EDGE * EDGE;
     begin_tiles();
     for (int block = get_global_id(0); block < blocks; block += get_global_size(0)) {
         const int i0 = block / wide * down, i1 = min(i0 + down, strips);
         const int j0 = block % wide * across, j1 = min(j0 + across, columns);
         int step = 0, count;
+        for (int i = i0; i < i1 && RAISED; i++)
+            sum_rows((__global int *)raised + (i - i0) * EDGE, AP + (size_t)i * steps * STEP, steps);
         do {
             count = min(depth, steps - step);
             const bool is_last = step + count == steps;
@@ -171,13 +198,11 @@ void cpu_amx(int m, int n, int strips, int steps, int down, int across, int dept
                         LOAD_SUMS(between);
                     /* All strips of A together fetch the next strip of B: four lines a step, if they are eight. */
                     __global const char *next = BP + (size_t)(j + 1) * steps * STEP + step * STEP + (i - i0) * count * 256;
-                    for (int p = 0; p < count; p++, a += STEP, b += STEP, next += 256) {
-                        MULTIPLY(a, b);
-                        FETCH_FAR(next);
-                    }
+                    MULTIPLY(a, b, count, next);
                     if (is_last) {
                         STORE_SUMS(sums);
-                        finish(sums, C + (size_t)i * EDGE * ldc + j * EDGE, ldc, m - i * EDGE, n - j * EDGE, alpha, beta);
+                        finish(sums, raised + (i - i0) * EDGE, C + (size_t)i * EDGE * ldc + j * EDGE, ldc, m - i * EDGE,
+                               n - j * EDGE, alpha, beta);
                     } else
                         STORE_SUMS(between);
                 }

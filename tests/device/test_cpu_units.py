@@ -1,0 +1,148 @@
+"""cpu-amx and cpu-dot, exact: on the unit where the CPU has it, elsewhere with plain C instead of the assembly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.verify import ExactTest
+from gemmbench.ladder import BY_NAME, variant_of
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import gemm_plan
+from tests.device.conftest import all_devices
+
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
+NUMBERS = """
+#if PER_WORD == 2
+#define NUMBER(p, at) as_float((uint)((__global const ushort *)(p))[at] << 16)
+#else
+#define NUMBER(p, at) (int)((p)[at])
+#endif
+"""
+TILES = """
+#define begin_tiles() SUM tiles[1024]
+#define END_TILES
+#define FETCH_FAR(from)
+#define ZERO_SUMS for (int x = 0; x < 1024; x++) tiles[x] = 0
+#define LOAD_SUMS(from) for (int x = 0; x < 1024; x++) tiles[x] = (from)[x]
+#define STORE_SUMS(to) for (int x = 0; x < 1024; x++) (to)[x] = tiles[x]
+#define MULTIPLY(a, b, count, next) \\
+    for (int p = 0; p < count; p++, a += 2048, b += 2048) \\
+        for (int x = 0; x < 1024; x++) \\
+            for (int w = 0; w < 16 * PER_WORD; w++) \\
+                tiles[x] += NUMBER(a, (x / 512 * 256 + x / 16 % 16 * 16) * PER_WORD + w) \\
+                    * NUMBER(b, (x / 256 % 2 * 256 + w / PER_WORD * 16 + x % 16) * PER_WORD + w % PER_WORD)
+"""
+DOTS = """
+static inline void eight_rows(__global const char *a, __global const char *b, SUM *sums, int count)
+{
+    for (int p = 0; p < count; p++, a += 2048, b += 2048)
+        for (int x = 0; x < 256; x++)
+            for (int w = 0; w < 16 * PER_WORD; w++) {
+                const int at = (x % 32 / 16 * 256 + w / PER_WORD * 16 + x % 16) * PER_WORD + w % PER_WORD;
+#ifdef RAISED
+                const int of_b = (uchar)b[at];
+#else
+                const SUM of_b = NUMBER(b, at);
+#endif
+                sums[x % 32 / 16 * 256 + x / 32 * 16 + x % 16] += NUMBER(a, x / 32 * 16 * PER_WORD + w) * of_b;
+            }
+}
+"""
+# By kernel: the file with its assembly, where that begins, what replaces it, and the units that it is for
+KERNELS = {
+    "cpu-amx": ("amx.clh", "#define LINES(", NUMBERS + TILES, ("amx_bf16", "amx_int8")),
+    "cpu-dot": ("dots.clh", "#define ROW(", NUMBERS + DOTS, ("avx512_bf16", "avx512_vnni")),
+}
+
+SHAPES = [(1, 1, 1), (5, 7, 0), (16, 48, 32), (33, 21, 17), (70, 99, 200), (130, 65, 64)]
+BLOCKS: list[dict[str, int]] = [
+    {},
+    {"DOWN": 2, "ACROSS": 1, "DEPTH": 2, "ITEMS": 2},
+    {"DEPTH": 1, "ITEMS": 3},
+]
+
+
+@pytest.fixture
+def cpu() -> DeviceFacts:
+    device = next((each for each in all_devices() if each.type == "cpu"), None)
+    if device is None:
+        pytest.skip("no CPU driver: AMX is a unit of CPUs")
+    return device
+
+
+@pytest.fixture(params=KERNELS)
+def kernel(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def made(cpu: DeviceFacts, kernel: str, monkeypatch: pytest.MonkeyPatch) -> GemmExecutor:
+    replace_text(monkeypatch, cpu, kernel)
+    return GemmExecutor(Runtime(replace(cpu, units=KERNELS[kernel][-1])))
+
+
+def replace_text(
+    monkeypatch: pytest.MonkeyPatch, cpu: DeviceFacts, kernel: str, old: str = "\0", new: str = ""
+) -> None:
+    """Replace something in the kernels' text and, where the CPU lacks the units, the assembly by plain C."""
+    text: Any = kernel_files.text
+    name, begin, plain, units = KERNELS[kernel]
+    assembly = text(name)[text(name).index(begin) :]
+    files = (text("gemm/26_cpu_amx.cl"), plain, assembly)
+    assert old == "\0" or any(old in file for file in files)
+
+    def replaced(*of: str) -> str:
+        source: str = text(*of)
+        if not {*units} <= {*cpu.units}:
+            source = source.replace(assembly, plain)
+        return source.replace(old, new)
+
+    monkeypatch.setattr(runtime_module, "text", replaced)
+
+
+def errors(made: GemmExecutor, kernel: str, problem: Gemm, blocks: dict[str, int]) -> str:
+    (case,) = gemm_plan([made.runtime.facts], [BY_NAME[kernel]], [problem], blocks)
+    assert isinstance(case, Case)
+    bind = partial(made.bind, variant_of(case), made._compiled(case), made._programs_of(case))
+    test = ExactTest.of(problem)
+    return test.error(made._result(test, bind))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "char"])
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_exact(made: GemmExecutor, kernel: str, dtype: str, ops: str) -> None:
+    for m, n, k in SHAPES:
+        for blocks in BLOCKS:
+            for batch, alpha, beta in ((1, 2.0, -1.0), (2, 1.0, 0.0)):
+                problem = Gemm(m, n, k, dtype, alpha, beta, batch=batch)
+                problem = replace(problem, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
+                assert errors(made, kernel, problem, blocks) == "", (problem, blocks)
+
+
+FAULTS = {
+    "a step along k is left out": ("MULTIPLY(a, b, count, next);", "MULTIPLY(a, b, count - 1, next);"),
+    "a pair is swapped in the packing": ("vstore16(words ^", "vstore16((words << 16 | words >> 16) ^"),
+    "a tile has a wrong row": ("* 16 + r % 16, sums", "* 16 + (r ^ 1) % 16, sums"),
+    "sums are not taken up again": ("LOAD_SUMS(between)", "ZERO_SUMS"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("dtype", ["bfloat16", "char"])
+def test_a_fault_is_found(
+    cpu: DeviceFacts, made: GemmExecutor, kernel: str, dtype: str, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    replace_text(monkeypatch, cpu, kernel, *FAULTS[fault])
+    assert "differ on the exact test" in errors(made, kernel, Gemm(70, 99, 200, dtype, 2.0, -1.0), {"DEPTH": 2})
