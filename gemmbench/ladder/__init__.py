@@ -80,7 +80,7 @@ VARIANTS: tuple[Variant, ...] = (
     *published.VENDOR_VARIANTS,
     cpu.CPU_PACKED,
     cpu.CPU_AMX,
-    cpu.CPU_DOT,
+    cpu.CPU_VNNI,
     *gpu.VARIANTS,
     *few.VARIANTS,
     *nvidia.VARIANTS,
@@ -107,12 +107,12 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*_STEPS, "cpu-packed", "cpu-amx", "cpu-dot", *_SPECIAL),
+    "cpu": (*_STEPS, "cpu-packed", "cpu-amx", "cpu-vnni", *_SPECIAL),
     "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL, "intel-block"),
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 
-FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma", "cpu-dot": "cpu-amx", MKL: BASELINE}
+FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma", "cpu-vnni": "cpu-amx", MKL: BASELINE}
 """What only its name or "all" measures where the other runs: a faster kernel, or the usual baseline."""
 
 

@@ -26,7 +26,7 @@ from gemmbench.ladder.variant import (
     unsupported_type,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import AMX, CPU_FAMILIES, DTYPES, PLAIN_DTYPES
+from gemmbench.model.dtypes import AMX, DTYPES, PLAIN_DTYPES, VNNI
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
@@ -548,21 +548,20 @@ CPU_AMX = Variant(
 )
 
 
-def _lacks_dots(device: DeviceFacts, dtype: str) -> str:
-    return next((f.lacks(device, dtype) for f in CPU_FAMILIES if dtype == f.instructions[0].dtype), "")
-
-
-CPU_DOT = replace(
+CPU_VNNI = replace(
     CPU_AMX,
-    name="cpu-dot",
-    idea="dot products of VNNI and AVX512-BF16",
-    source="gemmbench; Intel's Software Developer's Manual describes VPDPBUSD and VDPBF16PS",
+    name="cpu-vnni",
+    idea="dot products of VNNI",
+    source="gemmbench; Intel's Software Developer's Manual describes VPDPBUSD",
     launches=replace(
         CPU_AMX.launches,
-        passes=(CPU_AMX.launches.passes[0], replace(CPU_AMX.launches.passes[1], kernel="cpu_dot")),
+        passes=(CPU_AMX.launches.passes[0], replace(CPU_AMX.launches.passes[1], kernel="cpu_vnni")),
     ),
-    needs=replace(
-        CPU_AMX.needs, hardware="a CPU with AVX512-VNNI or AVX512-BF16", lacks=_lacks_dots, matrix_units=()
+    needs=Needs(
+        dtypes=("char",),
+        device_type="cpu",
+        hardware="a CPU with AVX512-VNNI",
+        lacks=lambda device, _: VNNI.lacks(device, "char"),
     ),
-    compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}", "-DDOTS")),
+    compilation=Compilation(of_type=lambda _: ("-DVNNI",)),
 )

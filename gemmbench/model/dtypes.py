@@ -258,8 +258,9 @@ WGMMA = InstructionFamily(
     ),
 )
 _OF_CPU = (0, 0)  # no capability of NVIDIA's
+VNNI = InstructionFamily("vnni", "", (Instruction("char", "int", 1, 16, 4, _OF_CPU, unit="avx512_vnni"),))
 CPU_FAMILIES = (  # a row of A times 16 or 32 columns of B; of char, B is unsigned
-    InstructionFamily("vnni", "", (Instruction("char", "int", 1, 16, 4, _OF_CPU, unit="avx512_vnni"),)),
+    VNNI,
     InstructionFamily("bf16", "", (Instruction("bfloat16", "float", 1, 16, 2, _OF_CPU, unit="avx512_bf16"),)),
     InstructionFamily("fp16", "", (Instruction("half", "half", 1, 32, 1, _OF_CPU, unit="avx512_fp16"),)),
 )

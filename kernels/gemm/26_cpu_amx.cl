@@ -27,8 +27,8 @@
  * an instruction. Each element that is loaded takes part in 32 products: enough
  * for the first cache; tiles from the second take a third longer, from the last
  * five times as long. Where two threads share a core they share its unit. */
-#ifdef DOTS
-#include "dots.clh"
+#ifdef VNNI
+#include "vnni.clh"
 #else
 #include "amx.clh"
 #endif

@@ -1,4 +1,4 @@
-"""cpu-amx and cpu-dot, exact: on the unit where the CPU has it, elsewhere with plain C instead of the assembly."""
+"""cpu-amx and cpu-vnni, exact: on the unit if the CPU has it, else with plain C instead of the assembly."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from tests.device.conftest import all_devices
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
-NUMBERS = """
+TILES = """
 #if PER_WORD == 2
 #define NUMBER(p, at) as_float((uint)((__global const ushort *)(p))[at] << 16)
 #else
 #define NUMBER(p, at) (int)((p)[at])
 #endif
-"""
-TILES = """
 #define begin_tiles() SUM tiles[1024]
 #define END_TILES
 #define FETCH_FAR(from)
@@ -44,26 +42,22 @@ TILES = """
                     * NUMBER(b, (x / 256 % 2 * 256 + w / PER_WORD * 16 + x % 16) * PER_WORD + w % PER_WORD)
 """
 DOTS = """
-static inline void eight_rows(__global const char *a, __global const char *b, SUM *sums, int count)
+static inline void eight_rows(__global const char *a, __global const char *b, int *sums, int count)
 {
     for (int p = 0; p < count; p++, a += 2048, b += 2048)
         for (int x = 0; x < 256; x++)
-            for (int w = 0; w < 16 * PER_WORD; w++) {
-                const int at = (x % 32 / 16 * 256 + w / PER_WORD * 16 + x % 16) * PER_WORD + w % PER_WORD;
-#ifdef RAISED
-                const int of_b = (uchar)b[at];
-#else
-                const SUM of_b = NUMBER(b, at);
-#endif
-                sums[x % 32 / 16 * 256 + x / 32 * 16 + x % 16] += NUMBER(a, x / 32 * 16 * PER_WORD + w) * of_b;
+            for (int w = 0; w < 64; w++) {
+                const int at = (x % 32 / 16 * 256 + w / 4 * 16 + x % 16) * 4 + w % 4;
+                sums[x % 32 / 16 * 256 + x / 32 * 16 + x % 16] += a[x / 32 * 64 + w] * (uchar)b[at];
             }
 }
 """
 # By kernel: the file with its assembly, where that begins, what replaces it, and the units that it is for
 KERNELS = {
-    "cpu-amx": ("amx.clh", "#define LINES(", NUMBERS + TILES, ("amx_bf16", "amx_int8")),
-    "cpu-dot": ("dots.clh", "#define ROW(", NUMBERS + DOTS, ("avx512_bf16", "avx512_vnni")),
+    "cpu-amx": ("amx.clh", "#define LINES(", TILES, ("amx_bf16", "amx_int8")),
+    "cpu-vnni": ("vnni.clh", "#define ROW(", DOTS, ("avx512_vnni",)),
 }
+CASES = [("cpu-amx", "bfloat16"), ("cpu-amx", "char"), ("cpu-vnni", "char")]
 
 SHAPES = [(1, 1, 1), (5, 7, 0), (16, 48, 32), (33, 21, 17), (70, 99, 200), (130, 65, 64)]
 BLOCKS: list[dict[str, int]] = [
@@ -79,11 +73,6 @@ def cpu() -> DeviceFacts:
     if device is None:
         pytest.skip("no CPU driver: AMX is a unit of CPUs")
     return device
-
-
-@pytest.fixture(params=KERNELS)
-def kernel(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -119,7 +108,7 @@ def errors(made: GemmExecutor, kernel: str, problem: Gemm, blocks: dict[str, int
     return test.error(made._result(test, bind))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "char"])
+@pytest.mark.parametrize(("kernel", "dtype"), CASES)
 @pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
 def test_exact(made: GemmExecutor, kernel: str, dtype: str, ops: str) -> None:
     for m, n, k in SHAPES:
@@ -138,11 +127,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.parametrize(("kernel", "dtype"), CASES)
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("dtype", ["bfloat16", "char"])
 def test_a_fault_is_found(
     cpu: DeviceFacts, made: GemmExecutor, kernel: str, dtype: str, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
     replace_text(monkeypatch, cpu, kernel, *FAULTS[fault])
-    assert "differ on the exact test" in errors(made, kernel, Gemm(70, 99, 200, dtype, 2.0, -1.0), {"DEPTH": 2})
+    assert "differ on the exact test" in errors(
+        made, kernel, Gemm(70, 99, 200, dtype, 2.0, -1.0), {"DEPTH": 2}
+    )
