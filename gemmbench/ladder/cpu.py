@@ -560,7 +560,7 @@ CPU_VNNI = replace(
     needs=Needs(
         dtypes=("char",),
         device_type="cpu",
-        hardware="a CPU with AVX512-VNNI",
+        hardware="a CPU with VNNI",
         lacks=lambda device, _: VNNI.lacks(device, "char"),
     ),
     compilation=Compilation(of_type=lambda _: ("-DVNNI",)),
