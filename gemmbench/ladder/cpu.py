@@ -506,7 +506,7 @@ CPU_AMX = Variant(
             ),
             _amx_pass(
                 "multiply",
-                "cpu_amx",
+                "multiply_strips",
                 (
                     *("m", "n", "strips", "steps", "DOWN", "ACROSS", "DEPTH"),
                     *("alpha", "AP", "BP", "S", "beta", "C", "ldc"),
@@ -553,10 +553,6 @@ CPU_VNNI = replace(
     name="cpu-vnni",
     idea="dot products of VNNI",
     source="gemmbench; Intel's Software Developer's Manual describes VPDPBUSD",
-    launches=replace(
-        CPU_AMX.launches,
-        passes=(CPU_AMX.launches.passes[0], replace(CPU_AMX.launches.passes[1], kernel="cpu_vnni")),
-    ),
     needs=Needs(
         dtypes=("char",),
         device_type="cpu",

@@ -162,7 +162,7 @@ static inline void finish(const SUM *sums, __global const SUM *raised, __global 
 }
 
 __kernel ALONE
-void NAME(int m, int n, int strips, int steps, int down, int across, int depth, SUM alpha,
+void multiply_strips(int m, int n, int strips, int steps, int down, int across, int depth, SUM alpha,
              __global const char *restrict AP, __global const char *restrict BP, __global SUM *restrict S, SUM beta,
              __global SUM *restrict C, int ldc)
 {

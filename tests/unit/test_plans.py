@@ -381,7 +381,7 @@ def test_a_plan_covers_c_fits_the_device_and_names_what_exists(name: str) -> Non
             persistent = "GROUPS" in known  # a group makes several tiles
             tiles = ceil_div(each.m, tile[0]) * ceil_div(each.n, tile[1]) * each.batch
             assert persistent or groups >= tiles, (where, step)
-    assert plans or name in ("cpu-amx", "intel-block"), "no device runs it"
+    assert plans or name in ("cpu-amx", "cpu-vnni", "intel-block"), "no device runs it"
 
 
 def test_groups_that_wait_for_each_other_all_run_at_once() -> None:

@@ -10,6 +10,7 @@ from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Constraint, Parameters
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import CPU_UNITS
 from gemmbench.model.instrument import too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.options.comparing import default_sizes
@@ -116,7 +117,7 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
         dtypes=(*fake.GPU.dtypes, dtype),
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
-        units=("amx_bf16", "amx_int8"),
+        units=CPU_UNITS,
         platform="Intel(R) OpenCL" if variant.needs.device_type else fake.GPU.platform,
     )
     problem = next(each for m in (512, 16) if not variant.needs.unfit(each := Gemm(m, 512, 512, dtype)))
