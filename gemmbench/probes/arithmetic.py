@@ -53,7 +53,7 @@ class Form:
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
-        """Compiler options of a program with a kernel for each number of chains (recurrences of an item)."""
+        """Compiler options of a program with a kernel for each number of chains."""
         return (
             *([f"-cl-std={self.standard}"] if self.standard else []),
             *([f"-DREAL_{self.real}"] if self.real else []),
@@ -85,7 +85,6 @@ class ChainProbe:
         return tuple(dict.fromkeys(form.file for forms in self.forms.values() for form in forms))
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """The parameters of each row of a data type: the widths that the probe has."""
         return tuple({"width": width} for width in widths if width in self.widths)
 
     def usable(self, device: DeviceFacts, dtype: str) -> tuple[Form, ...]:
@@ -189,7 +188,7 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """Parameters of a type's rows: each instruction with random operands and zeros. Ignores `widths`."""
+        """Parameters of a type's rows: each instruction with random operands and zeros."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.family.instructions
@@ -297,7 +296,6 @@ class Recurrence:
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
 
     def sum_type(self, dtype: DType) -> DType:
-        """The type of what the kernel stores, for a probe of this type."""
         return DTYPES[self.sums or dtype.name]
 
 
@@ -308,8 +306,7 @@ def expected_sums(
     """The sum over all chains and lanes of each work-item, as a kernel of ``chains.clh`` should store it.
 
     A chain is a recurrence that makes `steps` steps on `width` lanes. With `merged`, all chains of a
-    work-item start with the first one's seed, as a compiler might merge them. Sums are in double precision,
-    or integers that wrap around.
+    work-item start with the first one's seed, as a compiler might merge them.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
@@ -337,7 +334,7 @@ def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOpe
 
 
 def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Random unsigned seeds (4096) and odd coefficients (two a lane), so that no chain stays at 0."""
+    """Random unsigned seeds and odd coefficients (two a lane), so that no chain stays at 0."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
     return ChainOperands(
@@ -406,8 +403,8 @@ class TileOperands:
 def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
     """Tiles of A, in pairs, and of B: ``random`` or ``zeros`` to be timed, ``exact`` to be checked.
 
-    Exact tiles are random whole numbers, up to 2 in A and 1 in B, of either sign. Random integers are up to
-    127, others up to 1. A random A's second tile is the negative of the first, so that sums stay bounded.
+    Exact tiles are whole numbers, up to 2 in A and 1 in B, of either sign. Random integers are up to 127,
+    others up to 1. A random A's second tile is the negative of the first, so that sums stay bounded.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":

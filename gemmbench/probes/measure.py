@@ -77,10 +77,10 @@ def with_verdict(row: Row, evidence: Evidence) -> Row:
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
 ) -> Stages:
-    """Measure the case of a probe: a generator that yields its stages for progress and returns its row.
+    """Measure the case of a probe: yields its stages, and returns its row.
 
-    `known` has what earlier rows have shown, and gets more. By default it is shared by all rows of an
-    instrument's device. Raises `NotMeasuredError` if there is no rate.
+    `known` has what earlier rows have shown, and gets more; by default one for each instrument and device.
+    Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
     known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
@@ -99,10 +99,9 @@ def _event_over_wall(batches: Sequence[Batch]) -> float:
 
 
 def _measure_arithmetic(task: _Task) -> Stages:
-    """Race a compute probe's kernels, check and sample the fastest, and return its row. Yields stages.
+    """Race a compute probe's kernels, check and sample the fastest, and judge its best batch.
 
-    Samples are event times, or wall times if events disagree with them. The best batch is the rate that
-    `judge` tests: it may make the row suspect or wrong. If the policy asks for energy, an ok row gets it.
+    Samples are event times, or wall times if events disagree with them.
     """
     probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("trying variants")
@@ -157,8 +156,7 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
     with the best two. Further widths only race the first form and the one that won, with as many chains, or
     elements, as won before. The best runs at the other depths, too. A later width below 90 % of the best so
-    far also races the other forms, then the best and the first form with the other numbers of chains. `known`
-    keeps what won. Raises `NotMeasuredError` if no form compiles.
+    far also races the rest. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -171,7 +169,6 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
         return race.enter({**program, "chains": count} for count in chains)
 
     def deepened() -> Parameters:
-        """Run the best at the other depths, unless it is of one, and return what is then the best."""
         best = race.ranked()[0].choice
         for unroll in depths if best["unroll"] == depth else ():
             enter(str(best["form"]), unroll, [int(best["chains"])])
@@ -203,8 +200,8 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
     """Race chains (products of a warp) and work-groups per unit, and the best at the other unroll depths.
 
-    `known` keeps the winner. If the same instruction ran with other operands before, only the winner is
-    raced. Raises `NotMeasuredError` if nothing assembles.
+    `known` keeps the winner: for other operands of an instruction only that is raced. Raises
+    `NotMeasuredError` if nothing assembles.
     """
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
@@ -217,11 +214,7 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
 
 
 def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
-    """Race ways to go through memory, check and sample the fastest, and return its row. Yields stages.
-
-    Samples of a latency are for one load. It samples for a sixth of the budget, or for an eighth if the probe
-    has many sizes. `judge` may make the row suspect or wrong.
-    """
+    """Race ways to go through memory, check and sample the fastest. Samples of a latency are for one load."""
     case, device = task.case, task.device
     yield Staged("trying variants")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
@@ -257,7 +250,6 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
 
 
 def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:
-    """Sample a handle for a share of the budget, and release it."""
     clock = handle.prepared.clocks[0]
     policy = task.policy if clock == "host" else replace(task.policy, batch_s=_MEMORY_BATCH_S)
     with handle:
@@ -266,10 +258,7 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
-    """Race ways to transfer, check and sample the best for a tenth of the budget, and return its row.
-
-    Yields stages. If mapping moves nothing, the row has 0 bytes and a note.
-    """
+    """Race ways to transfer, check and sample the best. The row has 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("trying variants")
     with task.race() as race:
@@ -295,10 +284,9 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
 
 
 def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
-    """Whether mapping transfers data: then it takes more than twice as long for four times the bytes.
+    """Whether mapping takes more than twice as long for four times the bytes, so that it transfers data.
 
-    Never if the device shares memory with the host. It times maps of at most 32 MiB and a quarter of that.
-    The result is cached in `known` for each direction.
+    Never if the device shares memory with the host. `known` keeps the answer for each direction.
     """
     if task.device.unified_memory:
         return False
@@ -316,10 +304,6 @@ def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
 
 
 def _measure_launches(task: _Task) -> Stages:
-    """Sample launches of an empty kernel, and return their row: single launches, or means of chains.
-
-    Yields stages. It takes at least 20 samples, and up to 1000 in a quarter of the budget.
-    """
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:

@@ -42,7 +42,6 @@ class MemoryProbe:
 
     @property
     def family(self) -> str:
-        """What ``peak --only`` calls it: memory, transfer or latency."""
         return "memory" if self.kind == "bandwidth" else self.kind
 
     def fingerprint(self, width: int = 0) -> str:
@@ -134,7 +133,6 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
 def _bandwidth(
     name: str, bench: Bench, idea: str, loads: int = 1, stores: int = 0, widths: tuple[int, ...] = WIDTHS
 ) -> MemoryProbe:
-    """A bandwidth probe whose kernel has its name, in the file of its bench."""
     file, kernel = f"memory/{bench.replace('-', '_')}.cl", name.replace("-", "_")
     return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, loads, stores, widths)
 
@@ -246,7 +244,6 @@ def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
 
 
 def _most_bytes(device: DeviceFacts) -> int:
-    """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
 
 
@@ -271,7 +268,6 @@ def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
 
 
 def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
-    """The parameters of each row of a probe: set or transfer sizes, vector widths, or none."""
     if probe.bench in ("working-set", "chase"):
         return [{"bytes": size} for size in working_sets(device)]
     if probe.kind == "transfer":
@@ -280,7 +276,6 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
 
 
 def _case_or_skip(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
-    """The case of a row; a skip with the reason if the probe reads an image and the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))
     case = Case(probe.kind, index, probe.name, dtype, parameters, source=source)
@@ -338,7 +333,6 @@ class RepeatedTable:
         return (total % _WRAP).astype(np.uint32)
 
     def _sums_before(self, counts: HostArray) -> HostArray:
-        """Sums of the bits of so many first elements, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
         return np.asarray(rounds * self._before[-1] + self._before[rest])
 
@@ -354,7 +348,6 @@ def sum_bits(words: HostArray) -> int:
 
 
 def _hash(words: HostArray) -> HostArray:
-    """The hash that ``working_set`` computes of the lower 32 bits of each word."""
     x = words.astype(np.uint32)
     x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)

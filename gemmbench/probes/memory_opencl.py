@@ -1,144 +1,32 @@
-"""How probes are launched and timed, and the probes of global memory, images, caches and local memory."""
+"""The probes of memory, transfers and launches on an OpenCL device: each makes its candidates' benches."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.ladder.variant import smaller_group
-from gemmbench.model import instrument
 from gemmbench.model.device import DeviceFacts, is_cache_assumed, last_level_cache
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import Batch, Prepared, Verified, When
-from gemmbench.model.kernel_files import fingerprint
-from gemmbench.model.row import Check, Parameters, Work
+from gemmbench.model.instrument import Built, NotMeasuredError
+from gemmbench.model.row import NO_CLOCK, Parameters, Work
 from gemmbench.model.units import ceil_div, size
-from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
-from gemmbench.probes.memory import (
-    FLOAT_BYTES,
-    ONCE,
-    SCALAR,
-    TABLE_ELEMENTS,
-    TEXEL_BYTES,
-    MemoryProbe,
-    RepeatedTable,
-    Way,
-    candidates,
-    image_shape,
-    set_bytes,
-    sum_bits,
-    written,
-)
-
-SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
-MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
-
-Enqueue = Callable[[int], Any]  # enqueues one launch of so much work; returns its event
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """A kernel with its geometry."""
-
-    queue: Any
-    kernel: Any
-    items: int
-    group: int
-    build: instrument.Built  # of its program
-
-    def enqueue(self, arguments: Sequence[Any], items: int = 0) -> Any:
-        """Enqueue a launch, perhaps with another number of work-items; its event."""
-        self.kernel.set_args(*arguments)
-        return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (items or self.items,), (self.group,))
-
-
-@dataclass
-class KernelBench:
-    """A candidate timed by its events and the wall clock: a `measure.instrument.Bench`."""
-
-    operands: object  # of the row: the buffers that its candidates share
-    launcher: Launcher
-    enqueue: Enqueue
-    check: Callable[[int], str]  # how the result of a launch of so much work differs from the host's, or ""
-    choice: Parameters  # what distinguishes it from the others, for the row
-    unit: Work  # what it does in a unit of work
-    trips: tuple[int, int] = (1, MOST_TRIPS)  # units of work in a measured launch, at least and at most
-    notes: tuple[str, ...] = ()  # for the row
-
-    def __post_init__(self) -> None:
-        self._work = self.trips[0]  # of the latest launch
-
-    @cached_property
-    def prepared(self) -> Prepared:
-        return Prepared(
-            ("device",),
-            built=replace(self.launcher.build, choice=self.choice),
-            notes=self.notes,
-            unit=self.unit,
-            trips=self.trips,
-        )
-
-    def verify(self, when: When) -> Verified:
-        with errors():
-            return verified(self.check(self._work))
-
-    def start(self, clock: str, count: int, work: int) -> Batch:
-        self._work = work
-        with errors():
-            return time_launches(self.launcher.queue, self.enqueue, work, count)
-
-    def release(self) -> None:
-        """Nothing to do: buffers go with the last reference."""
-
-
-def time_launches(queue: Any, enqueue: Enqueue, work: int, count: int = 1) -> Batch:
-    """Mean seconds of `count` launches of so much work, one after another; wall time without event times."""
-    begin = time.perf_counter()
-    events = [enqueue(work) for _ in range(count)]
-    queue.finish()
-    end = time.perf_counter()
-    try:
-        spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
-    except cl.Error:  # the driver has no event times
-        spent = (end - begin) / count
-    return Batch({"kernel": max(spent, SHORTEST_S)}, begin, end, count)
-
-
-def verified(wrong: str) -> Verified:
-    """A probe's check: suspect for a reason, or ok if that is ""."""
-    return Verified(Check("suspect", {}, (wrong,)) if wrong else Check("ok"))
-
-
-def make_launcher(
-    runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
-    built: BuiltProgram | None = None, any_group: bool = False,
-) -> Launcher:  # fmt: skip
-    """A kernel with its number of work-items and its work-group, from a file compiled with options.
-
-    `built` is the program if it is compiled already. With ``any_group``, the group is halved until the kernel
-    takes it. Raises `NotMeasuredError` if the file does not compile, or the group is too large.
-    """
-    built = built or runtime.build(file, options)
-    build = instrument.Built(built.seconds, source=fingerprint((file,), options))
-    made, (group,) = runtime.shaped(
-        built, kernel, lambda most: smaller_group((group,), most) if any_group else (group,)
-    )
-    return Launcher(runtime.queue, made, items, group, build)
-
+from gemmbench.opencl.runtime import Runtime, page_aligned
+from gemmbench.probes import bench as benches
+from gemmbench.probes import memory
+from gemmbench.probes.bench import Enqueue, Launcher, Make, ProbeBench, host_bench, seconds_of, time_launches
+from gemmbench.probes.memory import FLOAT_BYTES, MemoryProbe, RepeatedTable, Way
 
 _FILL = "memory/fill.cl"
 _GROUPS_PER_UNIT = 8
 _WORD = np.dtype(np.uint32)
 _SLICES = 64
-_SLOTS = 1 << 20
 _SLICE_ELEMENTS = 4096
 
 
@@ -157,40 +45,40 @@ class MemoryRow:
 
     @property
     def ways(self) -> list[Way]:
-        """The ways to share the work that are raced."""
-        return [Way.of(each) for each in candidates(self.probe, self.runtime.facts, self.parameters)]
+        raced = memory.candidates(self.probe, self.runtime.facts, self.parameters)
+        return [Way.of(candidate) for candidate in raced]
 
     def launcher(self, options: tuple[str, ...] = (), items: int = 1, group: int = 1) -> Launcher:
-        return make_launcher(self.runtime, self.probe.file, options, self.probe.kernel, items, group)
+        probe = self.probe
+        return benches.make_launcher(self.runtime, probe.file, options, probe.kernel, items, group)
 
     def filled(self, elements: int, offset: int = 0) -> Any:
         """A buffer of the table's endless sequence of floats from an offset on. Waits until it is filled."""
-        runtime = self.runtime
-        buffer = runtime.buffer(elements * _WORD.itemsize)
+        runtime, buffer = self.runtime, self.runtime.buffer(elements * FLOAT_BYTES)
         group = 1 if runtime.facts.type == "cpu" else min(256, runtime.facts.max_work_group_size)
-        fill = make_launcher(runtime, _FILL, (), "fill", self.compute_units * _GROUPS_PER_UNIT * group, group)
-        numbers = map(np.uint32, (TABLE_ELEMENTS, offset, elements))
+        items = self.compute_units * _GROUPS_PER_UNIT * group
+        fill = benches.make_launcher(runtime, _FILL, (), "fill", items, group)
+        numbers = map(np.uint32, (memory.TABLE_ELEMENTS, offset, elements))
         fill.enqueue((runtime.filled(self.table.table), buffer, *numbers))
         runtime.queue.finish()
         return buffer
 
     def blank(self, elements: int) -> Any:
-        buffer = self.runtime.buffer(elements * _WORD.itemsize)
+        buffer = self.runtime.buffer(elements * FLOAT_BYTES)
         self.erase(buffer, elements)
         return buffer
 
     def erase(self, buffer: Any, elements: int, byte: bytes = b"\xff") -> None:
-        self.runtime.fill(buffer, byte * _WORD.itemsize, elements * _WORD.itemsize)
+        self.runtime.fill(buffer, byte * FLOAT_BYTES, elements * FLOAT_BYTES)
         self.runtime.queue.finish()
 
     def read(self, buffer: Any, first: int, count: int) -> HostArray:
         words = np.empty(count, _WORD)
-        cl.enqueue_copy(self.runtime.queue, words, buffer, src_offset=first * _WORD.itemsize)
+        cl.enqueue_copy(self.runtime.queue, words, buffer, src_offset=first * FLOAT_BYTES)
         return words
 
     def wrong_sum(self, sums: Any, items: int, expected: int) -> str:
-        """How the sum of all work-items' sums differs from the host's, or ""."""
-        got = sum_bits(self.read(sums, 0, items))
+        got = memory.sum_bits(self.read(sums, 0, items))
         wrong = f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
         return "" if got == expected else wrong
 
@@ -218,176 +106,154 @@ class MemoryRow:
         return ""
 
 
+# --- A set that kernels go through once, in whole or part by part -------------------------------------------
+
 _PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
 _SAMPLE_SHIFT = 10  # a 1024th of the image shows how slow its texels are
 _LAUNCH_S = 0.05
 _WHOLE = 1 << 12  # vectors: halves and quarters of a set then begin at the beginning of a page
 _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here on
+_SLOTS = 1 << 20  # words that collect the sums of a pass without a loop
 
 
-@dataclass
-class MemoryPass:
-    """A kernel that goes once through a set, or through a part of it and next time through the next."""
+class _Passes:
+    """Makes kernels that go once through a set of vectors or texels; four units of work are a launch.
 
-    launcher: Launcher
-    arguments: Callable[[int, int], Sequence[Any]]  # of the kernel, from first unit and number of units
-    units: int  # vectors or texels in the set
-    part: int  # of them in a launch of the most work
-    flat: bool  # whether there are as many work-items as there is work: fewer for a part
-    stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
+    What they write is as large as a stream that is read, or has a sum for each work-item.
+    """
 
-    def launch(self, first: int, count: int) -> Any:
-        """Launch the kernel on `count` units from `first` on."""
-        items = self.launcher.items
-        if self.flat:
-            group = self.launcher.group
-            items = max(group, items * count // self.units // group * group)
-        return self.launcher.enqueue(self.arguments(first, count), items)
-
-    def enqueue(self, work: int) -> Any:
-        """Launch on ``work`` quarters of a part, each time the next ones, so that caches do not help."""
-        count = self.part * work // _PARTS
-        if work not in self.stretches:
-            self.stretches[work] = cycle(range(0, self.units - count + 1, count))
-        return self.launch(next(self.stretches[work]), count)
-
-
-class _PassProbe(ABC):
-    """A set that kernels go through once: the buffers that the candidates of a row share."""
+    may_be_flat = True  # without a loop, a launch on a part has fewer work-items
 
     def __init__(self, row: MemoryRow, units: int, vector_bytes: int, options: tuple[str, ...]) -> None:
-        """Allocate what kernels write: a stream as large as one that is read, or a sum for each work-item.
+        self.row, self.units, self.options = row, units, options
+        self.part = units  # in a launch of the most work
+        self.unit_bytes = (row.probe.loads + row.probe.stores) * vector_bytes
+        self.elements = units * vector_bytes // FLOAT_BYTES
+        sums = (_SLOTS if way.pattern == memory.ONCE else self._items(way) for way in row.ways)
+        self.target = row.blank(self.elements if row.probe.stores else max(sums))
+        self.note = ""
 
-        Each stream of the set has `units` vectors or texels of `vector_bytes`. The compiler gets `options`.
-        """
-        self._row, self._units, self._options = row, units, options
-        self._part = units  # read by a launch of the most work
-        self._unit_bytes = (row.probe.loads + row.probe.stores) * vector_bytes
-        self._elements = units * vector_bytes // FLOAT_BYTES
-        self._slots = 0  # words that collect the sums of a pass without a loop, while it is checked
-        sums = (_SLOTS if way.pattern == ONCE else self._items(way) for way in row.ways)
-        self._target = row.blank(self._elements if row.probe.stores else max(sums))
-        self._note = ""
-
-    def bench(self, parameters: Parameters) -> KernelBench:
-        """Compile the kernel for one way to share the work, and return what times and checks it.
-
-        A launch goes once through the set, or a part of it. It is four units of work.
-        """
+    def __call__(self, parameters: Parameters) -> ProbeBench:
         way = Way.of(parameters)
         pattern = (f"-DPATTERN_{way.pattern.upper()}",) if way.pattern else ()
-        options = (*self._options, f"-DUNROLL={way.unroll}", *pattern)
-        launcher = self._row.launcher(options, self._items(way), way.group)
-        memory_pass = self._pass(launcher, not way.groups)
+        options = (*self.options, f"-DUNROLL={way.unroll}", *pattern)
+        launcher = self.row.launcher(options, self._items(way), way.group)
+        is_flat = self.may_be_flat and not way.groups
+        stretches: dict[int, Iterator[int]] = {}  # where the next launch begins, by work
+
+        def launch(first: int, count: int, slots: int = 0) -> Any:
+            items = launcher.items
+            if is_flat:
+                items = max(way.group, items * count // self.units // way.group * way.group)
+            return launcher.enqueue(self.arguments(first, count, slots), items)
+
+        def enqueue(work: int) -> Any:
+            """Launch on so many quarters of a part, each time the next ones, so that caches do not help."""
+            count = self.part * work // _PARTS
+            if work not in stretches:
+                stretches[work] = cycle(range(0, self.units - count + 1, count))
+            return launch(next(stretches[work]), count)
+
+        self.choose_part(partial(launch, 0))
         choice: Parameters = {"pattern": way.pattern} if way.pattern else {}
         choice = {**choice, "unroll": way.unroll, "group": way.group, "items": launcher.items}
-        return KernelBench(
-            operands=self,
-            launcher=launcher,
-            enqueue=memory_pass.enqueue,
-            check=lambda _: self._wrong(memory_pass),
-            choice={**choice, "set_bytes": self._units * self._unit_bytes},
-            unit=Work(bytes=self._part * self._unit_bytes // _PARTS),
-            trips=(_PARTS, _PARTS),
-            notes=(self._note,),
+        return launcher.bench(
+            enqueue,
+            lambda _: self.wrong(launch, launcher.items, is_flat),
+            {**choice, "set_bytes": self.units * self.unit_bytes},
+            Work(bytes=self.part * self.unit_bytes // _PARTS),
+            (_PARTS, _PARTS),
+            (self.note,),
         )
 
     def _items(self, way: Way) -> int:
-        """Work-items in whole groups: a way's groups for each unit, or enough for the whole set."""
-        groups = self._row.compute_units * way.groups or ceil_div(self._units, way.unroll * way.group)
+        groups = self.row.compute_units * way.groups or ceil_div(self.units, way.unroll * way.group)
         return groups * way.group
 
-    def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
-        return MemoryPass(launcher, self._arguments, self._units, self._part, flat)
+    def arguments(self, first: int, count: int, slots: int) -> tuple[Any, ...]:
+        """The kernel's arguments for `count` units from `first` on, with so many words for sums."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        """The kernel's arguments for `count` units from `first` on."""
+    def choose_part(self, launch: Enqueue) -> None:
+        """Choose the units in a launch of the most work, with launches on the first units."""
 
-    def _wrong(self, memory_pass: MemoryPass) -> str:
+    def wrong(self, launch: Callable[..., Any], items: int, is_flat: bool) -> str:
         """How the sum of all words that a launch reads differs from the host's, or ""."""
-        memory_pass.launch(0, self._part)
-        expected = self._row.table.sum_of(0, self._part * self._unit_bytes // FLOAT_BYTES)
-        return self._row.wrong_sum(self._target, self._slots or memory_pass.launcher.items, expected)
+        slots = _SLOTS if is_flat else 0
+        if slots:
+            self.row.erase(self.target, slots, b"\0")
+        launch(0, self.part, slots)
+        expected = self.row.table.sum_of(0, self.part * self.unit_bytes // FLOAT_BYTES)
+        return self.row.wrong_sum(self.target, slots or items, expected)
 
 
-class GlobalMemory(_PassProbe):
+class GlobalMemory(_Passes):
     """Buffers for read, write, copy and triad at one vector width."""
 
     def __init__(self, row: MemoryRow) -> None:
-        """Allocate and fill the streams that are read, and allocate the one that is written."""
-        probe, width = row.probe, int(row.parameters["width"])
-        total = set_bytes(row.runtime.facts) // (probe.loads + probe.stores)
+        probe, width, facts = row.probe, int(row.parameters["width"]), row.runtime.facts
+        total = memory.set_bytes(facts) // (probe.loads + probe.stores)
         vectors = max(1, total // (width * FLOAT_BYTES) // _WHOLE) * _WHOLE
         super().__init__(row, vectors, width * FLOAT_BYTES, ("-DREAL_float", f"-DWIDTH={width}"))
-        self._sources = [row.filled(self._elements, n * _SECOND_OFFSET) for n in range(probe.loads)]
-        self._note = _set_note(row.runtime.facts, vectors * self._unit_bytes)
+        self._sources = [row.filled(self.elements, n * _SECOND_OFFSET) for n in range(probe.loads)]
+        self.note = _describe_set(facts, vectors * self.unit_bytes)
 
-    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        slots = () if self._row.probe.stores else (np.uint32(self._slots),)
-        return *self._sources, self._target, np.uint32(first), np.uint32(count), *slots
+    def arguments(self, first: int, count: int, slots: int) -> tuple[Any, ...]:
+        collected = () if self.row.probe.stores else (np.uint32(slots),)
+        return *self._sources, self.target, np.uint32(first), np.uint32(count), *collected
 
-    def _wrong(self, memory_pass: MemoryPass) -> str:
+    def wrong(self, launch: Callable[..., Any], items: int, is_flat: bool) -> str:
         """A pass that stores is compared word by word; of a reading pass, the sum of all words is."""
-        if not self._row.probe.stores:
-            try:
-                if memory_pass.flat:
-                    self._slots = _SLOTS
-                    self._row.erase(self._target, self._slots, b"\0")
-                return super()._wrong(memory_pass)
-            finally:
-                self._slots = 0
-        self._row.erase(self._target, self._elements)
-        memory_pass.launch(0, self._units)
-        return self._row.wrong_words(self._target, self._elements, self._expected)
+        if not self.row.probe.stores:
+            return super().wrong(launch, items, is_flat)
+        self.row.erase(self.target, self.elements)
+        launch(0, self.units)
+        return self.row.wrong_words(self.target, self.elements, self._expected)
 
     def _expected(self, first: int, count: int) -> HostArray:
-        """What a write (of hashed positions), copy or triad (b + 3 c) leaves in `count` words."""
         if not self._sources:
-            return written(first, count)
-        values = self._row.table.values(first, count)
+            return memory.written(first, count)
+        values = self.row.table.values(first, count)
         if len(self._sources) == 1:
             return values
-        others = self._row.table.values(first + _SECOND_OFFSET, count)
-        return np.asarray(values + np.float32(SCALAR) * others)
+        others = self.row.table.values(first + _SECOND_OFFSET, count)
+        return np.asarray(values + np.float32(memory.SCALAR) * others)
 
 
-class ImageProbe(_PassProbe):
+class ImageProbe(_Passes):
     """An image of RGBA floats, read row by row."""
 
+    may_be_flat = False
+
     def __init__(self, row: MemoryRow) -> None:
-        """Create the image and fill it with the table's sequence."""
-        self._width_shift, height_shift = image_shape(row.runtime.facts)
-        super().__init__(row, 1 << self._width_shift + height_shift, TEXEL_BYTES, ())
+        self._width_shift, height_shift = memory.image_shape(row.runtime.facts)
+        super().__init__(row, 1 << self._width_shift + height_shift, memory.TEXEL_BYTES, ())
         runtime, shape = row.runtime, (1 << self._width_shift, 1 << height_shift)
         self._image = runtime.image(*shape, np.dtype(np.float32), cl.mem_flags.READ_ONLY)
-        floats = row.filled(self._elements)
+        floats = row.filled(self.elements)
         cl.enqueue_copy(runtime.queue, self._image, floats, offset=0, origin=(0, 0), region=shape)
         runtime.queue.finish()
-        self._note = f"an image of {shape[0]} x {shape[1]} texels"
-        self._part = 0  # known once a kernel is there to be timed
+        self.note = f"an image of {shape[0]} x {shape[1]} texels"
+        self.part = 0  # known once a kernel is there to be timed
 
-    def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
-        """What launches the kernel over all texels, or over a power of two of them that takes 0.05 s at most.
+    def arguments(self, first: int, count: int, slots: int) -> tuple[Any, ...]:
+        return self._image, self.target, *map(np.uint32, (self._width_shift, first, count))
 
-        The first call times two launches on a 1024th of the image to choose how many. Later calls keep that.
+    def choose_part(self, launch: Enqueue) -> None:
+        """Choose all texels, or a power of two of them that takes 0.05 s at most; the first kernel decides.
+
+        It is predicted from the second launch on a 1024th of the image. The first one may compile.
         """
-        memory_pass = MemoryPass(launcher, self._arguments, self._units, self._part, flat=False)
-        if not self._part:
-            sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
-            launch = partial(time_launches, launcher.queue, partial(memory_pass.launch, 0), sample)
-            launch()  # it may compile
-            self._part, part_s = sample, launch().finest_s
-            while self._part < self._units and 2 * part_s <= _LAUNCH_S:
-                self._part, part_s = 2 * self._part, 2 * part_s
-        return replace(memory_pass, part=self._part)
-
-    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        return self._image, self._target, *map(np.uint32, (self._width_shift, first, count))
+        if self.part:
+            return
+        sample = max(_PARTS, self.units >> _SAMPLE_SHIFT)
+        *_, part_s = (time_launches(self.row.runtime.queue, launch, sample).finest_s for _ in range(2))
+        self.part = sample
+        while self.part < self.units and 2 * part_s <= _LAUNCH_S:
+            self.part, part_s = 2 * self.part, 2 * part_s
 
 
-def _set_note(device: DeviceFacts, total: int) -> str:
-    """A note on the size of the working set relative to the last-level cache."""
+def _describe_set(device: DeviceFacts, total: int) -> str:
     cache = last_level_cache(device)
     times = f"{total / cache:.1f}".removesuffix(".0")
     allowed = "" if total >= 7.5 * cache else ", and memory allows no more"
@@ -395,35 +261,36 @@ def _set_note(device: DeviceFacts, total: int) -> str:
     return f"working set {size(total)}, {times} times {assumed} last-level cache of {size(cache)}{allowed}"
 
 
+# --- A set that loops read ----------------------------------------------------------------------------------
+
 _EMULATED = "emulated: the driver keeps local memory in ordinary memory"
 _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going
 _CHECKED_VISITS = 256
 
 
-class _LoopProbe:
-    """A set that loops read, and a sum for each work-item: the buffers that a row's candidates share."""
+class _Loops:
+    """Makes kernels that loop over a set of so many elements, with a sum for each work-item."""
 
     def __init__(self, row: MemoryRow, elements: int) -> None:
         self._row = row
         self._data = row.filled(elements)
-        self._sums = row.blank(max(self._groups(way) * way.group for way in row.ways))
+        self._sums = row.blank(max(self.groups(way) * way.group for way in row.ways))
 
-    def _groups(self, way: Way) -> int:
+    def groups(self, way: Way) -> int:
         return self._row.compute_units * way.groups
 
-    def _bench(
+    def bench(
         self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
         expected: Callable[[int], tuple[int, HostArray]], notes: tuple[str, ...] = (),
-    ) -> KernelBench:  # fmt: skip
-        """Compile a kernel that loops over a set, and return what times and checks it.
+    ) -> ProbeBench:  # fmt: skip
+        """A kernel that takes `numbers` and then the number of trips (iterations), each of `trip_bytes`.
 
-        The kernel takes `numbers` and then the number of trips (iterations). A trip moves `trip_bytes`; a
-        measured launch makes `least` trips or more. `expected` gets the trips of the last launch. It returns
-        how many to check instead, and the sums of the groups after them.
+        A measured launch makes `least` trips or more. `expected` gets the trips of the last launch, and
+        returns how many to check instead, and the sums of the groups after them.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
-        launcher = self._row.launcher(options, self._groups(way) * way.group, way.group)
+        launcher = self._row.launcher(options, self.groups(way) * way.group, way.group)
         choice: Parameters = {"width": width, "unroll": way.unroll, "group": way.group}
         choice["items"] = launcher.items
 
@@ -435,64 +302,269 @@ class _LoopProbe:
             enqueue(checked_trips)
             return self._row.wrong_group_sums(self._sums, sums, way.group)
 
-        unit = Work(bytes=trip_bytes)
-        return KernelBench(self, launcher, enqueue, check, choice, unit, (least, MOST_TRIPS), notes)
+        return launcher.bench(
+            enqueue, check, choice, Work(bytes=trip_bytes), (least, benches.MOST_TRIPS), notes
+        )
 
 
-class WorkingSet(_LoopProbe):
-    """A set of global memory of one size, read by every work-group."""
+def working_set(row: MemoryRow) -> Make:
+    """A set of global memory of one size. A trip is a visit of each work-group.
 
-    def __init__(self, row: MemoryRow) -> None:
-        self._bytes = int(row.parameters["bytes"])
-        super().__init__(row, self._bytes // FLOAT_BYTES)
+    A visit reads about 64 KiB from a random block on. A block is what a group reads at once. A measured
+    launch makes two trips or more, and reads at least the size of the set.
+    """
+    nbytes = int(row.parameters["bytes"])
+    loops = _Loops(row, nbytes // FLOAT_BYTES)
 
-    def bench(self, parameters: Parameters) -> KernelBench:
-        """Compile the kernel for one way to share the work, and return what times and checks it.
-
-        A trip is a visit of each work-group: it reads about 64 KiB from a random block on. A block is what it
-        reads at once. A measured launch makes two trips or more, and reads at least the size of the set.
-        """
+    def make(parameters: Parameters) -> ProbeBench:
         way, width = Way.of(parameters), int(parameters["width"])
-        groups = self._groups(way)
-        block = way.unroll * way.group * width  # elements
-        blocks = self._bytes // FLOAT_BYTES // block
+        groups, block = loops.groups(way), way.unroll * way.group * width  # elements
+        blocks = nbytes // FLOAT_BYTES // block
         steps = max(1, _VISIT_BYTES // FLOAT_BYTES // block)
 
         def expected(visits: int) -> tuple[int, HostArray]:
             visits = min(visits, _CHECKED_VISITS)
-            return visits, self._row.table.sums_of_visits(groups, block, blocks, steps, visits)
+            return visits, row.table.sums_of_visits(groups, block, blocks, steps, visits)
 
         moved = groups * steps * block * FLOAT_BYTES
-        least = max(2, ceil_div(self._bytes, moved))  # the groups together read as much as the set holds
+        least = max(2, ceil_div(nbytes, moved))  # the groups together read as much as the set holds
         numbers = (blocks * block // width, blocks - 1, steps)
-        return self._bench(parameters, numbers, moved, least, expected)
+        return loops.bench(parameters, numbers, moved, least, expected)
+
+    return make
 
 
-class LocalMemory(_LoopProbe):
-    """Local memory, read or copied at one vector width."""
+def local_memory(row: MemoryRow) -> Make:
+    """Local memory, read or copied at one vector width. In a trip, each group moves a block: half of it.
 
-    def __init__(self, row: MemoryRow) -> None:
-        most = max(2 * way.unroll * way.group for way in row.ways)
-        super().__init__(row, most * int(row.parameters["width"]))
+    A block has `unroll` vectors for each work-item. A launch makes two trips or more.
+    """
+    most = max(2 * way.unroll * way.group for way in row.ways)
+    loops, probe = _Loops(row, most * int(row.parameters["width"])), row.probe
 
-    def bench(self, parameters: Parameters) -> KernelBench:
-        """Compile the kernel for one way to share the work, and return what times and checks it.
-
-        In a trip, each work-group reads or copies a block: half of its local memory, with `unroll` vectors
-        for each work-item. A launch makes two trips or more. Emulated local memory gets a note.
-        """
+    def make(parameters: Parameters) -> ProbeBench:
         way, width = Way.of(parameters), int(parameters["width"])
-        groups, probe = self._groups(way), self._row.probe
-        block = way.unroll * way.group  # vectors; a round is two blocks
+        groups, block = loops.groups(way), way.unroll * way.group  # vectors; a round is two blocks
 
         def expected(trips: int) -> tuple[int, HostArray]:
             trips += trips % 2  # whole rounds
-            once = self._row.table.sum_of(0, 2 * block * width)
+            once = row.table.sum_of(0, 2 * block * width)
             # Of a copy, every word has the number of the last trip that wrote it on top.
             copied = once + block * width * ((trips - 1) + (trips - 2))
             total = copied if probe.stores else trips // 2 * once
             return trips, np.full(groups, total % (1 << 32), np.uint32)
 
         moved = groups * block * width * FLOAT_BYTES * (probe.loads + probe.stores)
-        notes = (_EMULATED,) if self._row.runtime.facts.local_mem_emulated else ()
-        return self._bench(parameters, (2 * block - 1,), moved, 2, expected, notes)
+        notes = (_EMULATED,) if row.runtime.facts.local_mem_emulated else ()
+        return loops.bench(parameters, (2 * block - 1,), moved, 2, expected, notes)
+
+    return make
+
+
+# --- Latencies ----------------------------------------------------------------------------------------------
+
+_MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
+
+
+def chase(row: MemoryRow) -> Make:
+    """A random cycle through a set of one size. A unit of work is a hop, which waits for the one before.
+
+    A launch goes on where the last one ended. A check starts at the cycle's start and compares the end.
+    """
+    runtime = row.runtime
+    spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
+    contents, order = memory.random_cycle(int(row.parameters["bytes"]) // spacing, spacing // FLOAT_BYTES)
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    nodes = cl.Buffer(runtime.context, flags, hostbuf=contents)
+    position = runtime.buffer(FLOAT_BYTES)
+
+    def make(_: Parameters) -> ProbeBench:
+        launcher = row.launcher()
+
+        def enqueue(hops: int) -> Any:
+            return launcher.enqueue((nodes, position, np.uint32(hops)))
+
+        def go_to_start() -> None:
+            cl.enqueue_copy(runtime.queue, position, np.zeros(1, _WORD))
+
+        def check(hops: int) -> str:
+            go_to_start()
+            enqueue(hops)
+            got, expected = int(row.read(position, 0, 1)[0]), int(order[hops % order.size])
+            return "" if got == expected else f"{hops} hops end at {got}, not at {expected}"
+
+        go_to_start()
+        if order.size <= _MOST_WARMING:  # once through, to warm caches
+            time_launches(runtime.queue, enqueue, order.size)
+        return launcher.bench(enqueue, check, {"spacing": spacing}, Work(), (2, benches.MOST_TRIPS))
+
+    return make
+
+
+def launches(row: MemoryRow) -> Make:
+    """A kernel that does nothing: enqueued, started, waited for, or launched in a chain."""
+    runtime, chain, launcher = row.runtime, row.probe.chain, row.launcher()
+    plain_queue = runtime.plain_queue
+
+    def enqueue(queue: Any) -> Any:
+        return cl.enqueue_nd_range_kernel(queue, launcher.kernel, (1,), (1,))
+
+    def launch_and_wait() -> None:
+        for _ in range(chain or 1):
+            enqueue(plain_queue)
+        plain_queue.finish()
+
+    def dispatch_s() -> float:
+        spent = seconds_of(lambda: enqueue(plain_queue))
+        plain_queue.finish()
+        return spent
+
+    def queued_to_start_s() -> float:
+        """By the device's clock; `NotMeasuredError` if the driver has none."""
+        event = enqueue(runtime.queue)
+        runtime.queue.finish()
+        if not runtime.has_clock:
+            raise NotMeasuredError("unsupported", NO_CLOCK)
+        return max(float(event.profile.start - event.profile.queued) * 1e-9, benches.SHORTEST_S)
+
+    seconds: Mapping[str, Callable[[], float]] = {
+        "launch-dispatch": dispatch_s,
+        "launch-start": queued_to_start_s,
+        "launch-round-trip": lambda: seconds_of(launch_and_wait),
+        "launch-chain": lambda: seconds_of(launch_and_wait) / chain,
+    }
+    return lambda _: host_bench(launcher.build, seconds[row.probe.name], lambda: "", Work())
+
+
+# --- Transfers ----------------------------------------------------------------------------------------------
+
+
+def _transfer_bench(
+    values: HostArray, way: str, transfer: Callable[[], float], blank: Callable[[], None],
+    result: Callable[[], HostArray],
+) -> ProbeBench:  # fmt: skip
+    """A way to transfer everything once; `transfer` returns the seconds that count.
+
+    The check erases the target, transfers, and compares all bits. `way` is the row's choice.
+    """
+
+    def check() -> str:
+        blank()
+        transfer()
+        arrived = result().view(_WORD) == values.view(_WORD)
+        return "" if arrived.all() else "what arrived is not what was sent"
+
+    return host_bench(Built(choice={"way": way}), transfer, check, Work(bytes=values.nbytes))
+
+
+def _values(row: MemoryRow) -> HostArray:
+    return row.table.values(0, int(row.parameters["bytes"]) // FLOAT_BYTES)
+
+
+def copies(row: MemoryRow) -> Make:
+    """Copies between pinned or page-aligned host memory and a buffer: blocking, enqueued, on two queues."""
+    runtime, values, is_up = row.runtime, _values(row), row.probe.direction == "up"
+    buffer, count = runtime.buffer(values.nbytes), values.size
+    host = (
+        runtime.pinned(values.shape, values.dtype) if row.probe.pinned else page_aligned(count, values.dtype)
+    )
+    if is_up:
+        host[...] = values
+    else:
+        cl.enqueue_copy(runtime.queue, buffer, values)
+
+    def blank() -> None:
+        if is_up:
+            row.erase(buffer, count)
+        else:
+            host[...] = 0
+
+    def copy(queue: Any, first: int, end: int, blocking: bool) -> None:
+        part, offset = host[first:end], first * FLOAT_BYTES
+        if is_up:
+            cl.enqueue_copy(queue, buffer, part, dst_offset=offset, is_blocking=blocking)
+        else:
+            cl.enqueue_copy(queue, part, buffer, src_offset=offset, is_blocking=blocking)
+
+    def copy_enqueued() -> None:
+        copy(runtime.plain_queue, 0, count, False)
+        runtime.plain_queue.finish()
+
+    def copy_on_two_queues() -> None:
+        """Copy each half in a queue of its own, at the same time, and wait for both."""
+        queues, half = (runtime.plain_queue, runtime.queue), count // 2
+        copy(queues[0], 0, half, False)
+        copy(queues[1], half, count, False)
+        for queue in queues:
+            queue.flush()
+        for queue in queues:
+            queue.finish()
+
+    ways: Mapping[str, Callable[[], None]] = {
+        "blocking": partial(copy, runtime.plain_queue, 0, count, True),
+        "enqueued": copy_enqueued,
+        "two queues": copy_on_two_queues,
+    }
+
+    def make(parameters: Parameters) -> ProbeBench:
+        way = str(parameters["way"])
+        result = partial(row.read, buffer, 0, count) if is_up else host.copy
+        return _transfer_bench(values, way, partial(seconds_of, ways[way]), blank, result)
+
+    blank()
+    return make
+
+
+def maps(row: MemoryRow) -> Make:
+    """A mapped buffer, in host memory if the device shares it: filled and unmapped, or mapped for reading."""
+    runtime, values, is_up = row.runtime, _values(row), row.probe.direction == "up"
+    queue = runtime.plain_queue
+    shared = cl.mem_flags.ALLOC_HOST_PTR if runtime.facts.unified_memory else 0
+    buffer = runtime.buffer(values.nbytes, cl.mem_flags.READ_WRITE | shared)
+    arrived: list[HostArray] = []  # in the first map after `blank`
+    if not is_up:
+        cl.enqueue_copy(queue, buffer, values)
+
+    def blank() -> None:
+        arrived.clear()
+        if is_up:
+            row.erase(buffer, values.size)
+
+    def map_buffer(flags: int) -> Any:
+        view, _ = cl.enqueue_map_buffer(queue, buffer, flags, 0, values.shape, values.dtype, is_blocking=True)
+        return view
+
+    def unmap_filled() -> float:
+        """Map the buffer, fill it on the host, and return the seconds that only unmapping it takes."""
+        view = map_buffer(cl.map_flags.WRITE)
+        view[...] = values
+        begin = time.perf_counter()
+        view.base.release(queue)
+        queue.finish()
+        return time.perf_counter() - begin
+
+    def map_for_reading() -> float:
+        # A driver may keep what it has mapped before, unless the device changes it.
+        cl.enqueue_copy(queue, buffer, values[:1])
+        queue.finish()
+        begin = time.perf_counter()
+        view = map_buffer(cl.map_flags.READ)
+        spent = time.perf_counter() - begin
+        if not arrived:
+            arrived.append(np.array(view))
+        view.base.release(queue)
+        queue.finish()
+        return spent
+
+    def result() -> HostArray:
+        return arrived[0] if arrived else row.read(buffer, 0, values.size)
+
+    transfer = unmap_filled if is_up else map_for_reading
+    return lambda parameters: _transfer_bench(values, str(parameters["way"]), transfer, blank, result)
+
+
+MAKERS: Mapping[str, Callable[[MemoryRow], Make]] = {
+    "global": GlobalMemory, "image": ImageProbe, "working-set": working_set, "local": local_memory,
+    "chase": chase, "launch": launches, "copy": copies, "map": maps,
+}  # fmt: skip
+"""By the probe's bench: makes the operands of a row, which make its candidates."""

@@ -111,7 +111,7 @@ class Race(AbstractContextManager["Race"]):
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
-        """Prepare candidates, and add those that are not refused, timed, to `entries`; whether there are any.
+        """Prepare and time candidates. Those that are not refused go to `entries`; whether there are any.
 
         A launch lasts about 4 ms. If the probe fixes its work, it does a quarter of that.
         """
@@ -128,7 +128,6 @@ class Race(AbstractContextManager["Race"]):
         return max(handles, key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
-        """Prepare a candidate with the first one's operands. None if it is refused; raises fatal errors."""
         case = replace(self.case, parameters={**self.case.parameters, **candidate})
         like = self._handles[0].number if self._handles else None
         try:
@@ -143,7 +142,6 @@ class Race(AbstractContextManager["Race"]):
         return handle
 
     def _rate(self, handle: Handle) -> float:
-        """Operations or bytes per second in the best of three launches; fewer launches if it is hopeless."""
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):
@@ -250,8 +248,7 @@ def doubling(
 ) -> float:  # fmt: skip
     """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
-    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock. On a machine
-    whose speed varies this takes six budgets, at most 2 s.
+    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock.
     """
     clock = handle.prepared.clocks[0]
     return time_ratio(
@@ -303,8 +300,7 @@ class Evidence:
 def judge(evidence: Evidence) -> Check:
     """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok.
 
-    It is wrong if the results differ from the host's or the rate exceeds the upper bound. It is suspect if
-    twice the work does not take twice the time, deep unrolling is too fast, or event and wall times disagree.
+    It is wrong if the results differ from the host's or the rate exceeds the upper bound.
     """
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))

@@ -19,7 +19,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, registers_and_spills
 from gemmbench.plan import gemm_plan
-from gemmbench.probes.memory_opencl import GlobalMemory
 from tests.fake_runs import CPU, GPU, POCL, fake_square
 from tests.unit.test_plan import DEVICE
 
@@ -178,20 +177,6 @@ def test_an_error_of_the_driver_becomes_a_sentence(
         raise cl.RuntimeError(cl._cl._ErrorRecord(routine, code, ""))
     assert (caught.value.status, caught.value.restart) == (status, code != cl.status_code.INVALID_VALUE)
     assert caught.value.reason.startswith(f"{sentence}{routine} failed: ")
-
-
-def test_a_check_that_fails_leaves_the_next_pass_its_own_arguments() -> None:
-    class Row:
-        probe = SimpleNamespace(stores=0)
-
-        def erase(self, *_: object) -> None:
-            raise NotMeasuredError("failed", "the device ran out of memory")
-
-    probe: Any = GlobalMemory.__new__(GlobalMemory)
-    probe._row, probe._target, probe._slots = Row(), None, 0
-    with pytest.raises(NotMeasuredError, match="out of memory"):
-        probe._wrong(SimpleNamespace(flat=True))
-    assert probe._slots == 0
 
 
 def test_a_device_of_opencl_1_1_gets_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
