@@ -1,10 +1,11 @@
-"""cuBLAS on an NVIDIA GPU: CUDA's driver interface, cuBLAS's own, and a bench like the ladder's."""
+"""cuBLAS on an NVIDIA GPU: CUDA's driver interface, cuBLAS's own, and their bench."""
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
 import importlib.util
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,21 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.opencl import opened
-from gemmbench.gemm.operands import LONG_S, SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
-from gemmbench.gemm.verify import BATCH, ExactTest, Kernel, exact_test_error
-from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Layout
-from gemmbench.model import instrument
-from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.gemm.opencl import GemmExecutor, opened
+from gemmbench.gemm.opencl_bench import Bind, GemmBench, Timed, WallBench
+from gemmbench.gemm.verify import ExactTest
+from gemmbench.ladder.variant import Layout, Variant
+from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import WHOLE, Check
-from gemmbench.model.units import ceil_div
-from gemmbench.opencl.runtime import page_aligned
+from gemmbench.opencl.runtime import BuiltProgram, Copied, Operand, Shape, page_aligned
 
 _CUDA_FILES = ("libcuda.so.1", "nvcuda.dll")
 _CUDA_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
@@ -51,13 +47,14 @@ class Stopwatch:
 
 
 class Cuda:
-    """The GPU that OpenCL describes by these facts, as this process's current CUDA device."""
+    """The GPU that OpenCL describes by these facts, as this process's CUDA device, with one stream.
+
+    It has what benches use of `opencl.runtime.Runtime`. Its queues are itself.
+    """
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Load CUDA, make the GPU of `facts` current, and create a stream and two stopwatches (event pairs).
-
-        Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU.
-        """
+        """Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU."""
+        self.facts, self.has_clock, self.queue, self.plain_queue = facts, True, self, self
         self._library = opened("CUDA", _CUDA_FILES, _CUDA_ADVICE)
         self._call("cuInit", 0)
         device = self._find(facts)
@@ -81,7 +78,7 @@ class Cuda:
 
     @contextmanager
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
-        """A new array in page-locked host memory, freed at the end. `NotMeasuredError` if memory runs out."""
+        """A new array in page-locked host memory, freed at the end. `NotMeasuredError` if it runs out."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
         address = ctypes.c_void_p()
         self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
@@ -108,7 +105,7 @@ class Cuda:
         self._call("cuStreamSynchronize", self.stream)
 
     def start(self) -> Stopwatch:
-        """Enqueue the start of a stopwatch and return it. Two alternate: the previous one may still run."""
+        """Enqueue the start of a stopwatch. Two alternate: the last one may still run."""
         watch = next(self._watches)
         self._call("cuEventRecord", watch.begin, self.stream)
         return watch
@@ -117,10 +114,7 @@ class Cuda:
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """A function's launches, captured as a CUDA graph: nothing runs before `replay`. `forget` frees it.
-
-        Raises the function's errors, and `NotMeasuredError` if the driver cannot capture it.
-        """
+        """A function's launches as a CUDA graph: nothing runs before `replay`. `forget` frees it."""
         captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
         try:
@@ -143,7 +137,6 @@ class Cuda:
         self._library.cuGraphExecDestroy(graph)
 
     def reached(self, watch: Stopwatch) -> bool:
-        """Whether the device has stopped the stopwatch, or failed."""
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
 
     def seconds(self, watch: Stopwatch) -> float:
@@ -160,7 +153,6 @@ class Cuda:
         return watch
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
-        """The GPU at `facts.pci`, else the only one called `facts.name`. `NotMeasuredError` without one."""
         device = ctypes.c_int()
         if facts.pci:
             if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
@@ -181,10 +173,6 @@ class Cuda:
         return name.value.decode(errors="replace")
 
     def _call(self, function: str, *arguments: Any) -> None:
-        """Call a function of the driver. If it fails, raise `NotMeasuredError` with CUDA's message.
-
-        It is unsupported if CUDA does not start. Else it asks for a new process, unless memory ran out.
-        """
         status = getattr(self._library, function)(*arguments)
         if status:
             text = ctypes.c_char_p()
@@ -246,11 +234,10 @@ _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of
 class CublasLt:
     """The part of cuBLAS that multiplies fp8, in the same stream. The scale factors of A and B are 1.
 
-    It accumulates as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does.
+    It accumulates as the tensor cores do, with about 14 bits, as nv-wgmma does.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        """Load cuBLASLt and create a handle. `NotMeasuredError` if it is missing, or not for this GPU."""
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
         self._handle = ctypes.c_void_p()
@@ -281,10 +268,7 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
-        """Descriptors of the product and of B, A, C (in this order), and the algorithm that cuBLAS prefers.
-
-        `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
-        """
+        """Descriptors of the product and of B, A, C (in this order), and the preferred algorithm."""
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS supports {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
@@ -314,10 +298,7 @@ class CublasLt:
 
     @staticmethod
     def _lacks(problem: Gemm, layout: Layout) -> str:
-        """What a problem lacks for fp8, as the end of the sentence "cuBLAS takes ... only"; or "".
-
-        It must be one product of e4m3 with only B stored transposed. n, k, row bytes are multiples of 16.
-        """
+        """What a problem lacks for fp8, as the end of the sentence "cuBLAS supports ... only"; or ""."""
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
         if problem.batch > 1:
@@ -330,7 +311,6 @@ class CublasLt:
         return ""
 
     def _made(self, what: str, *arguments: Any) -> ctypes.c_void_p:
-        """A new object of the library, which is destroyed before the next plan."""
         made = ctypes.c_void_p()
         self._call(f"{what}Create", ctypes.byref(made), *arguments)
         self._held.callback(getattr(self._library, f"cublasLt{what}Destroy"), made)
@@ -349,7 +329,6 @@ class Cublas:
     """The library, enqueueing into one stream of the current CUDA device."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        """Load cuBLAS; create a handle with stream and workspace. `NotMeasuredError` if it is missing."""
         self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
@@ -364,9 +343,9 @@ class Cublas:
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
         """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
 
-        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. An empty
-        C enqueues nothing. cuBLASLt multiplies fp8. Raises `NotMeasuredError`: unsupported for a type or
-        shape that it does not take, else failed with its status.
+        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. cuBLASLt
+        multiplies fp8. Raises `NotMeasuredError`: unsupported for a type or shape that it does not take, else
+        failed.
         """
         if not problem.m or not problem.n:
             return
@@ -422,7 +401,6 @@ class Cublas:
 
 
 def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
-    """Library files to try: those of NVIDIA's pip packages, the system's, then the toolkit's."""
     named = ctypes.util.find_library(files[0].removeprefix("lib").partition(".")[0])
     return [*map(str, _packaged(files)), *files, *([named] if named else []), *map(str, _toolkit(files))]
 
@@ -446,61 +424,38 @@ _CLOCK = "device scope, by CUDA's events around each batch, which is replayed as
 _TICK_S = 3.2e-8  # of CUDA's events
 
 
-class CublasExecutor:
-    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA or cuBLAS, or if they lack this GPU."""
+class CudaOperand(Copied):
+    """A matrix in host memory, pinned or pageable, and at an address of the device."""
 
-    @staticmethod
-    def is_installed(device: DeviceFacts) -> bool:
-        """Whether the device is an NVIDIA GPU and the library's file exists. Loading it would take long."""
-        files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
-        return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
+    def __init__(self, cuda: Any, shape: Shape, dtype: np.dtype[Any], pinned: bool, held: ExitStack) -> None:
+        """Allocate memory that `held` frees. `NotMeasuredError` if it runs out."""
+        Operand.__init__(self, cuda, shape, dtype, image=False)
+        count = math.prod(shape)
+        host = held.enter_context(cuda.pinned((count,), dtype)) if pinned else page_aligned(count, dtype)
+        self._host, self._changed = host, True
+        self.buffer = held.enter_context(cuda.memory(host.nbytes))
 
-    def __init__(self, facts: DeviceFacts) -> None:
-        self._facts = facts
-        self._cuda = Cuda(facts)
-        self._held = ExitStack()  # as long as the process lives
-        workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
-        self._library = Cublas(self._cuda.stream, workspace)
-        self._exact: dict[tuple[str, str, int], str] = {}  # by data type, layout and problems
+    def to_device(self, queue: Cuda) -> None:
+        self._changed = False
+        queue.to_device(self.buffer, self._host)
 
-    def build(self, case: Case) -> instrument.Built:
-        return instrument.Built()
-
-    def prepare(
-        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
-    ) -> CublasBench:
-        if problem:
-            case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
-        exact_error = partial(self._exact_error, case)
-        return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
-
-    def _exact_error(self, case: Case) -> str:
-        """What is wrong on small exact problems, or "". Cached by data type, layout, and batch or not."""
-        batch = BATCH if case.gemm.batch > 1 else 1
-        key = case.dtype, case.gemm.ops, batch
-        if key not in self._exact:
-            edge = BY_NAME[case.variant].launches.edge({})
-            kernel = Kernel(self._result, edge, ops=case.gemm.ops, batch=batch, step=step(case.dtype))
-            self._exact[key] = exact_test_error(kernel, case.dtype)
-        return self._exact[key]
-
-    def _result(self, test: ExactTest) -> HostArray:
-        """Run an exact test's problem in memory of its own; returns C, flat, with the guard cells."""
-        result = np.empty_like(test.host["C"])
-        with ExitStack() as stack:
-            device = dict[str, int]()
-            for name, values in test.host.items():
-                device[name] = stack.enter_context(self._cuda.memory(values.nbytes))
-                self._cuda.to_device(device[name], values)
-            self._library.enqueue(test.problem, test.layout, device["A"], device["B"], device["C"])
-            self._cuda.to_host(result, device["C"])
-        return result
+    def to_host(self, queue: Cuda, discard: bool = False) -> None:
+        queue.to_host(self._host, self.buffer)
 
 
 @dataclass(frozen=True)
-class _Set:
-    host: dict[str, HostArray]  # m x k, k x n, m x n
-    device: dict[str, int]  # addresses
+class CublasCall:
+    """One call of cuBLAS: an `opencl_bench.Step`."""
+
+    library: Cublas
+    problem: Gemm
+    layout: Layout
+    buffers: Mapping[str, int]  # addresses
+    role: str = "multiply"
+    name: str = "cuBLAS"
+
+    def enqueue(self, queue: Cuda) -> None:
+        self.library.enqueue(self.problem, self.layout, *(self.buffers[name] for name in "ABC"))
 
 
 @dataclass(frozen=True)
@@ -520,114 +475,44 @@ class _Queued:
         return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
 
-class CublasBench:
-    """One problem on the GPU: a `measure.instrument.Bench`. `NotMeasuredError` if memory does not suffice."""
+class CublasBench(WallBench):
+    """One problem on the GPU, its batches timed by CUDA's events."""
+
+    is_long = False
+    _ahead = ("device",)
 
     def __init__(
-        self, cuda: Cuda, library: Cublas, case: Case, policy: Policy, facts: DeviceFacts,
-        exact_error: Callable[[], str],
-    ) -> None:  # fmt: skip
-        """Load the case's operands, and fill every operand set in host memory and on the device.
-
-        There is one set, or enough to fill the caches twice if `policy.cold`. Host memory is pinned, unless
-        `policy.memory` is pageable. `exact_error` runs the exact test. `NotMeasuredError` if out of memory.
-        """
-        problem = case.gemm
-        self._cuda, self._library, self._problem = cuda, library, problem
-        self._exact_error = exact_error
-        self._values = load_operands(case, policy.seed)
-        self._stored = self._values.stored(problem)
-        sums = BY_NAME[case.variant].needs.sums.get(problem.dtype, "")
-        self._answers = Answers(case, self._values, sums)
-        self.sets = operand_sets(problem, facts, policy)
-        self._pinned = policy.memory != "pageable"
-        self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
-        self._device_s = 0.0  # of the last verified problem
+        self, runtime: Any, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
+    ) -> None:
+        """See `GemmBench`; `runtime` is a `Cuda`. Host memory is pinned, unless the mode is pageable."""
+        self._cuda: Cuda = runtime
         self._graphs: dict[tuple[int, int], ctypes.c_void_p] = {}  # by number of problems and first set
+        mode = "pageable" if mode == "pageable" else "staged"
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
-            self._operands = [self._made(stack) for _ in range(self.sets)]
-            self._cuda.finish()
-            self._stack = stack.pop_all()
-        memory = "staged" if self._pinned else "pageable"
-        notes = (f"{library.title}, {_CLOCK}",)
-        self.prepared = instrument.Prepared(
-            self.scopes, ("device",), instrument.Built(), memory, self.sets, notes, parts=True
-        )
+            self._held = stack
+            super().__init__(runtime, variant, case, mode, policy, timed)
+            self._held = stack.pop_all()
+
+    def _allocate(self, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int) -> Operand:
+        return CudaOperand(self._cuda, shape, dtype, mode == "staged", self._held)
 
     def release(self) -> None:
+        super().release()
         for graph in self._graphs.values():
             self._cuda.forget(graph)
         self._graphs.clear()
         self._operands.clear()
-        self._stack.close()
+        self._held.close()
 
-    def _made(self, stack: ExitStack) -> _Set:
-        """Allocate A, B and C (NaN if beta is 0) in host memory and on the device. Enqueue their copies."""
-        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
-        made = _Set({}, {})
-        for name, matrix in values.items():
-            if self._pinned:
-                made.host[name] = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
-            else:
-                made.host[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
-            made.host[name][...] = matrix
-            made.device[name] = stack.enter_context(self._cuda.memory(matrix.nbytes))
-            self._cuda.to_device(made.device[name], made.host[name])
-        return made
+    def _begin_comparing(self) -> None:
+        """Later batches are not compared: CUDA has no kernel for that here."""
 
-    def verify(self, when: instrument.When) -> instrument.Verified:
-        if when == "exact":
-            wrong = self._exact_error()
-            return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
-        return self._answers.verified(self, when)
+    def _forbidden_writes(self) -> Iterator[str]:
+        return iter(())
 
-    scopes = ("device", "host")
-    distinct = ("device",)
-    is_long = erases = False
-
-    def put(self, values: Matrices, index: int = 0) -> None:
-        operands = self._operands[index]
-        for name, matrix in (("A", values.a), ("B", values.b)):
-            operands.host[name][...] = matrix
-            self._cuda.to_device(operands.device[name], operands.host[name])
-
-    def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C of an operand set with `c`, run a scope's timed call once, and return C, a view.
-
-        The scope "device" has no transfers, and its wall time is stored. `left` returns None afterwards.
-        """
-        problem = problem or self._problem
-        operands, self._last = self._operands[index], ""
-        operands.host["C"][...] = c
-        self._cuda.to_device(operands.device["C"], operands.host["C"])
-        if scope == "device":
-            self._cuda.finish()
-            begin = time.perf_counter()
-            self._enqueue(operands, problem)
-            self._cuda.finish()
-            self._device_s = time.perf_counter() - begin
-            self._cuda.to_host(operands.host["C"], operands.device["C"])
-        else:
-            self._host_run(operands, scope, problem)
-        return operands.host["C"]
-
-    def left(self) -> HostArray | None:
-        """A view of C after the last batch; None if it was filled since, or device batches added to it."""
-        if not self._last or (self._last == "device" and self._problem.beta != 0):
-            return None
-        operands = self._operands[(self._next - 1) % self.sets]
-        if self._last == "device":
-            self._cuda.to_host(operands.host["C"], operands.device["C"])
-        return operands.host["C"]
-
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
-        """Enqueue a batch on the device and return at once (clock "device"), or run it with transfers.
-
-        On the device it is a CUDA graph if `count` exceeds 1 and the number of operand sets.
-        """
-        self._last = clock
-        if clock != "device":
-            return host_batch(partial(self._next_host_run, clock), clock, count)
+    def _device_batch(self, count: int) -> _Queued:
+        """Enqueue a batch: as a CUDA graph if `count` exceeds 1 and the number of operand sets."""
+        self._on_device()
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.perf_counter()
         watch = self._cuda.start()
@@ -636,58 +521,70 @@ class CublasBench:
         else:
             self._enqueue_all(count)
         self._cuda.stop(watch)
-        self._next += count
+        self._rotation.took(count, "device", self)
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """The CUDA graph of `count` problems from the next operand set on, captured once for both.
 
-        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256. `_next` first moves on
-        to set 0 or half-way, so few graphs are captured. The sets that are not skipped still fill the caches.
+        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256. The rotation first
+        moves on to set 0 or half-way, so few graphs are captured. The other sets still fill the caches.
         """
-        step = max(1, self.sets // 2)
-        self._next = ceil_div(self._next % self.sets, step) * step % self.sets
-        key = count, self._next
+        self._rotation.skip_to(max(1, self.sets // 2))
+        key = count, self._rotation.index()
         if key not in self._graphs:
             self._graphs[key] = self._cuda.graph(partial(self._enqueue_all, count))
         return self._graphs[key]
 
     def _enqueue_all(self, count: int) -> None:
         for number in range(count):
-            self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
+            for call in self._prepared[self._rotation.index(number)]:
+                call.enqueue(self._cuda)
 
-    def _next_host_run(self, clock: str) -> dict[str, float]:
-        operands = self._operands[self._next % self.sets]
-        self._next += 1
-        if self._problem.beta != 0:  # the problem reads C
-            operands.host["C"][...] = self._stored.c
-        return self._host_run(operands, clock, self._problem)
 
-    def _enqueue(self, operands: _Set, problem: Gemm) -> None:
-        a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(problem, Layout.of(self._problem), a, b, c)
+class CublasExecutor(GemmExecutor):
+    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA or cuBLAS, or if they lack this GPU."""
 
-    def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
-        """Copy a problem's operands to the device, multiply, and copy C back. Returns wall seconds by part.
+    bench = CublasBench
 
-        The parts are upload, enqueue, passes (the wait for the device) and download. A problem under 5 ms on
-        the device is timed as a whole, unless `clock` asks for parts. C is only uploaded if beta is not 0.
-        """
-        host = operands.host
-        names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
-        self._cuda.finish()
-        if clock not in SPLIT and self._device_s < LONG_S:  # nothing else in its time
-            begin = time.perf_counter()
-            for name in names:
-                self._cuda.to_device(operands.device[name], host[name])
-            self._enqueue(operands, problem)
-            self._cuda.to_host(host["C"], operands.device["C"])
-            return {WHOLE: time.perf_counter() - begin}
-        laps = Laps(self._cuda.finish)
-        for name in names:
-            self._cuda.to_device(operands.device[name], host[name])
-        laps.lap("upload", wait=True)
-        self._enqueue(operands, problem)
-        laps.launched(None)
-        self._cuda.to_host(host["C"], operands.device["C"])
-        return laps.end()
+    @staticmethod
+    def is_installed(device: DeviceFacts) -> bool:
+        """Whether the device is an NVIDIA GPU and the library's file exists. Loading it would take long."""
+        files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
+        return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        runtime: Any = Cuda(facts)  # it has what benches use of one
+        super().__init__(runtime)
+        self._cuda: Cuda = runtime
+        self._held = ExitStack()  # as long as the process lives
+        workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
+        self._library = Cublas(self._cuda.stream, workspace)
+        self.notes = (f"{self._library.title}, {_CLOCK}",)
+
+    def prepare(
+        self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
+    ) -> GemmBench:
+        """See `GemmExecutor`, but with operands of its own."""
+        return super().prepare(case, policy, None, problem)
+
+    def multiple_of(self, dtype: str) -> int:
+        return step(dtype)
+
+    def bind(
+        self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
+        problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
+    ) -> list[CublasCall]:  # fmt: skip
+        return [CublasCall(self._library, problem, layout, buffers)]
+
+    def _result(self, test: ExactTest, bind: Bind) -> HostArray:
+        result = np.empty_like(test.host["C"])
+        with ExitStack() as stack:
+            device = dict[str, int]()
+            for name, values in test.host.items():
+                device[name] = stack.enter_context(self._cuda.memory(values.nbytes))
+                self._cuda.to_device(device[name], values)
+            for call in bind(test.problem, test.layout, device):
+                call.enqueue(self._cuda)
+            self._cuda.to_host(result, device["C"])
+        return result

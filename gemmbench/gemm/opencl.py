@@ -51,8 +51,8 @@ class GemmExecutor:
     ) -> GemmBench:
         """Compile a case, and return a bench with its operands in place, or with those of `like`.
 
-        A trial `problem` replaces the case's, with generated operands and beta 0. Without event times the
-        bench uses the wall clock. Raises `NotMeasuredError` for errors of compiler, driver and operands.
+        A trial `problem` replaces the case's, with generated operands and beta 0. Raises `NotMeasuredError`
+        for errors of compiler, driver and operands.
         """
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _refusing_other_folders(case):
@@ -82,7 +82,6 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
-        """Build time, resources, chosen parameters (WX, WY if smaller) and hash of a case's kernels."""
         variant, numbers, is_fixed = _variant(case), case.numbers, _is_group_chosen(case)
         chosen: dict[str, int | float | str] = {**variant.chosen(case.gemm, self.runtime.facts, numbers)}
         for step, _, group in smaller:
@@ -98,7 +97,6 @@ class GemmExecutor:
     def _smaller_groups(
         self, case: Case, programs: Mapping[str, BuiltProgram]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
-        """The passes whose work-group is smaller than planned, with the planned and the launched group."""
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
@@ -115,10 +113,10 @@ class GemmExecutor:
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
     ) -> dict[str, BuiltProgram]:
-        """The programs of a variant by file, each built once.
+        """The programs of a variant by file. `root` is another kernels folder.
 
-        Variants share pre- and post-processing kernels, which have no PTX target. `root` is another kernels
-        folder. `NotMeasuredError` if they do not compile, or `root` has none for transposed operands.
+        Pre- and post-processing kernels, which variants share, have no PTX target. `NotMeasuredError` if they
+        do not compile, or `root` has none for transposed operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.launches.passes if step.role == "multiply"}
@@ -140,9 +138,9 @@ class GemmExecutor:
     ) -> Sequence[Step]:  # fmt: skip
         """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
-        Temporaries and images are allocated unless `buffers` has them; its images count as filled. Passes
-        that only describe arguments are enqueued here. `fixed` keeps the multiplication's planned work-group.
-        `NotMeasuredError` if a kernel does not take that group, or a user's kernel these arguments.
+        Temporaries and images are allocated unless `buffers` has them; its images count as filled. `fixed`
+        keeps the multiplication's planned work-group. `NotMeasuredError` if a kernel does not take that
+        group, or a user's kernel these arguments.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -183,12 +181,12 @@ class GemmExecutor:
                 prepared.append(made)
         return prepared
 
-    def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
-        """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
+    def multiple_of(self, dtype: str) -> int:
+        """What leading dimensions must be multiples of."""
+        return 1
 
-        The result is cached. A user's kernel gets more room behind its operands, because it may lack checks.
-        It may read C if the case's beta is not 0.
-        """
+    def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
+        """What is wrong on small problems with guard cells, and NaN where nothing may be read; or ""."""
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
@@ -206,7 +204,8 @@ class GemmExecutor:
                 edge if variant.own else 0,
                 ops,
                 batch,
-                may_read_c=may_read_c,
+                self.multiple_of(dtype),
+                may_read_c,
             )
             error = verify.exact_test_error(kernel, dtype)
             doubt = variant.launches.doubt if error else ""
@@ -214,12 +213,11 @@ class GemmExecutor:
         return self._exact[key]
 
     def _terms(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> Terms:
-        """How sentences name elements of C: with the tile of a work-group, unless its groups are no tiles."""
         chosen = variant.chosen(problem, self.runtime.facts, parameters)
         return Terms(variant.tile_of({**parameters, **chosen}), variant.launches.by_columns)
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
-        """Run an exact test's problem in new buffers, and wait; returns C, flat, with the guard cells."""
+        """Run an exact test's problem in new buffers; returns C, flat, with the guard cells."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -235,7 +233,6 @@ class GemmExecutor:
 
 
 def _check_name(step: Pass, built: BuiltProgram) -> None:
-    """Raise `NotMeasuredError`, with the names of the program's kernels, if it lacks that of a pass."""
     try:
         names = built.program.get_info(cl.program_info.KERNEL_NAMES).split(";")
     except cl.Error:  # OpenCL 1.1 has no names
@@ -282,7 +279,7 @@ def _variant(case: Case) -> Variant:
 def _refusing_other_folders(case: Case) -> Iterator[None]:
     """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported), without paths.
 
-    They may take other arguments than today's host code. Own kernels' errors and `NotMeasuredError` pass.
+    They may take other arguments than today's host code.
     """
     try:
         yield
@@ -374,7 +371,6 @@ class Clblast:
     def _copied_bytes(
         self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
     ) -> int:
-        """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
         function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
         starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
         size = ctypes.c_size_t()
@@ -405,7 +401,6 @@ def file_of(function: Any) -> Path | None:
 
 
 def _title(library: ctypes.CDLL) -> str:
-    """``CLBlast 1.5.3``, by the name of its file, because it does not report a version."""
     file = file_of(library.CLBlastSgemm)
     if file is None:
         return "CLBlast"
@@ -425,7 +420,6 @@ class ClblastCall:
     name: str = "CLBlast"
 
     def enqueue(self, queue: Any) -> None:
-        """Enqueue the call without waiting. `NotMeasuredError` if CLBlast refuses, with its status."""
         # No event: it would be the last pass's alone.
         if status := self.function(*self.arguments, self.queues[queue.int_ptr], None):
             outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
@@ -449,7 +443,6 @@ class ClblastExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """A bench of a case or trial; `NotMeasuredError` for empty products and shared virtual memory."""
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast does not support empty matrices")
         if policy.memory in SVM:

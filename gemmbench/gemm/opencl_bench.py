@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -33,7 +33,11 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Launch
-from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
+from gemmbench.model.units import ceil_div
+from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, Shape, errors, operand
+
+if TYPE_CHECKING:
+    from gemmbench.measure.instrument import Running
 
 _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
@@ -43,12 +47,10 @@ class Step(Protocol):
     """One thing that a problem puts into a queue, its arguments set."""
 
     @property
-    def role(self) -> str:
-        """Of its pass."""
+    def role(self) -> str: ...
 
     @property
-    def name(self) -> str:
-        """For people."""
+    def name(self) -> str: ...
 
     def enqueue(self, queue: Any) -> Any:
         """Enqueue it; its event, if it has one."""
@@ -96,7 +98,7 @@ class Timed:
 
 
 class Rotation:
-    """The state of operand sets. Benches that share the sets share it too."""
+    """The state of operand sets, which benches that share the sets have in common."""
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
@@ -108,6 +110,10 @@ class Rotation:
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that comes `after` problems from now."""
         return (self._next + after) % self._sets
+
+    def skip_to(self, step: int) -> None:
+        """Move on to the next operand set whose index is a multiple of `step`."""
+        self._next = ceil_div(self._next % self._sets, step) * step % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
         self.last = self.index(count - 1), clock, by
@@ -121,7 +127,7 @@ class QueuedBatch:
         self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
         look: Callable[[], None] | None = None, silent: int = 0, wait: Any = None,
     ) -> None:  # fmt: skip
-        """Describe a batch of `count` problems, enqueued from `begin` until now.
+        """A batch of `count` problems, enqueued from `begin` until now.
 
         `events` are roles and events of all launches, except of `silent` problems, which follow the first.
         `look` checks the last problem's C, if not None. `wait` is of the kernel that kept the device busy.
@@ -179,17 +185,17 @@ class QueuedBatch:
 
 
 class GemmBench:
-    """One problem on the device, ready to run repeatedly."""
+    """One problem on the device, ready to run repeatedly: a `measure.instrument.Bench`."""
 
     stamped = True  # whether every launch has an event with its time
 
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        """Load the operands, allocate and fill every operand set, and bind the launches of `timed`.
+        """Fill every operand set, and bind the launches of `timed`.
 
         There is one set, or enough to fill the caches twice if `policy.cold`. `mode` is the memory mode. An
-        operand that kernels read as an image has a buffer, too. Waits for the device.
+        operand that kernels read as an image has a buffer, too.
         """
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
@@ -208,7 +214,7 @@ class GemmBench:
         shapes = {name: (tight if name in as_image else matrices)[name].shape for name in matrices}
         for _ in range(self.sets):
             operands = {
-                name: operand(runtime, mode, shapes[name], each.dtype, name in as_image, _GUARDS[name])
+                name: self._allocate(mode, shapes[name], each.dtype, name in as_image, _GUARDS[name])
                 for name, each in matrices.items()
             }
             self._operands.append((operands["A"], operands["B"], operands["C"]))
@@ -226,8 +232,10 @@ class GemmBench:
         with errors():
             self._fill()
 
+    def _allocate(self, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int) -> Operand:
+        return operand(self.runtime, mode, shape, dtype, image, behind)
+
     def _fill(self) -> None:
-        """Fill A, B, C (NaN if beta is 0) and guards of every set, forget what ran. Wait for the device."""
         queue, unwritten = self.runtime.queue, self._answers.before
         for index, (_, _, c) in enumerate(self._operands):
             self.put(self._stored, index)
@@ -239,7 +247,6 @@ class GemmBench:
         self._rotation.last, self._rotation.written = None, ""
 
     def _bind_launches(self, timed: Timed, case: Case) -> None:
-        """Bind the launches of both scopes for every operand set, and reset what was measured or verified."""
         layout = Layout.of(self._problem)
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.terms)
@@ -264,7 +271,6 @@ class GemmBench:
 
     @property
     def prepared(self) -> instrument.Prepared:
-        """The clocks, those that can be enqueued ahead, build, memory mode, operand sets and notes."""
         return instrument.Prepared(
             self.scopes,
             self._ahead,
@@ -289,11 +295,9 @@ class GemmBench:
     def verify(self, when: instrument.When) -> instrument.Verified:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
-        Returns the check, with launches and their median times. ``exact`` runs the small exact problems
-        instead. What a batch's own check found wrong comes first. A long problem's own operands are checked
-        after its first batch, which "after" reports. A forbidden write refills the operands; after the
-        batches it raises `NotMeasuredError` if several benches share them. If all is right before, later
-        batches are compared with the result on the device, if there is room.
+        ``exact`` runs the small exact problems instead. A long problem's own operands are checked after its
+        first batch, which "after" reports, with what a batch's own check found wrong. A forbidden write
+        refills the operands; after the batches it raises `NotMeasuredError` if several benches share them.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
@@ -322,11 +326,8 @@ class GemmBench:
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | QueuedBatch:
-        """Run a batch with transfers, or enqueue it for the clock "device" (a CPU waits for it, too).
-
-        Its last problem may run on an erased C and be checked. Transfers first check for forbidden writes.
-        """
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | Running:
+        """Run a batch with transfers, or enqueue it for the clock "device" (a CPU waits for it, too)."""
         with errors():
             if self._own is None and (clock, count) == ("host", 1):
                 batch = host_batch(self._first_host_run, clock, 1)
@@ -342,21 +343,17 @@ class GemmBench:
 
     @property
     def is_long(self) -> bool:
-        """Whether a problem is so long that the first batch is also the one that is verified."""
         is_alone = self.sets == len(self.distinct) == 1 and not self._rotation.are_shared
         return is_alone and _VERIFIED_BATCH_S <= self._device_s < instrument.LONGEST_S
 
     @property
     def erases(self) -> bool:
-        """Whether every batch is one problem on an erased C, compared with the verified one then."""
         return self.is_long and self._comparer is not None
 
     def _checked_own(self) -> Check:
-        """The check of the case's own operands; if it was left to a batch that never ran, it runs now."""
         return self._own or self._check_own(self.answer(self.distinct[0], 0, self._answers.before))
 
     def _check_own(self, result: HostArray) -> Check:
-        """Check the first C of the case's own operands. If it is right, compare later batches with it."""
         self._own = self._answers.check_own(result)
         if self._own.verdict == "wrong":
             self._wrong = self._own
@@ -365,13 +362,11 @@ class GemmBench:
         return self._own
 
     def _begin_comparing(self) -> None:
-        """Compare later batches with the verified result on the device, if there is room."""
         has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
         if has_room and "svm" not in self._memory:
             self._compared_with()
 
     def _compared_with(self) -> ResultComparer:
-        """What compares a C with the verified one on the device; made with its buffers at the first call."""
         if self._comparer is None:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = ResultComparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
@@ -400,7 +395,6 @@ class GemmBench:
             self._comparer = None  # wrong, or summed in another order each time
 
     def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
-        """Enqueue a problem on an erased C: its events, and a function that waits for whether C differs."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -430,7 +424,6 @@ class GemmBench:
                     yield f"{name} was written"
 
     def _erase_temporaries(self, index: int) -> None:
-        """Enqueue setting every bit of every temporary buffer of an operand set's launches."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -441,7 +434,7 @@ class GemmBench:
             pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
             self.runtime.fill(buffer, pattern, buffer.size)
 
-    def _device_batch(self, count: int) -> Batch | QueuedBatch:
+    def _device_batch(self, count: int) -> Batch | Running:
         """Enqueue `count` problems back to back; on a CPU also wait for them.
 
         The last may run on an erased C, to be checked. On NVIDIA GPUs only the first and the last few have
@@ -491,8 +484,7 @@ class GemmBench:
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Fill C, erase all temporaries, run the timed launches of a scope once, and return C, a view.
 
-        With another `problem`, which differs in alpha or beta, the launches get its arguments. The wall time
-        and event times of the device scope are stored. `left` returns None afterwards.
+        Another `problem` differs in alpha or beta. The device scope's wall and event times are stored.
         """
         queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
@@ -518,7 +510,6 @@ class GemmBench:
     def _with_scalars(
         self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
     ) -> Sequence[Step]:
-        """The launches with a problem's alpha and beta, on the same buffers; unchanged if it is None."""
         if problem is None:
             return launches
         held = {
@@ -545,7 +536,6 @@ class GemmBench:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int, silent: range) -> list[tuple[str, Any]]:
-        """Enqueue `count` problems, rotating among operand sets; roles and events of those not `silent`."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
@@ -557,10 +547,7 @@ class GemmBench:
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run a problem with transfers on the next operand set. Returns wall seconds by part.
-
-        With `looks` C is erased and checked. Without, C before is restored if beta is not 0.
-        """
+        """Run a problem with transfers; wall seconds by part. With `looks` C is erased and checked."""
         index = self._rotation.index()
         if looks:
             self._verify_batch_result(self.answer(clock, index, self._answers.before))
@@ -574,14 +561,12 @@ class GemmBench:
         return self._seconds
 
     def _first_host_run(self) -> dict[str, float]:
-        """Run a problem with transfers on a filled C. Returns wall seconds by part."""
         self.answer("host", 0, self._answers.before)
         self._batches += 1
         self._rotation.took(1, "host", self)
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
-        """The launches of every operand set, after all operands were moved to the device."""
         if not self._rotation.on_device:
             for matrices in self._operands:
                 for matrix in matrices:
@@ -635,14 +620,11 @@ class GemmBench:
 class WallBench(GemmBench):
     """A bench for steps whose events have no times: it uses the wall clock, and has no kernel scope."""
 
-    _ahead = ()
+    _ahead: tuple[str, ...] = ()
     stamped = erases = False
 
-    def _device_batch(self, count: int) -> Batch:
-        """Run `count` problems back to back and wait; wall seconds of one as the device scope.
-
-        Of several, the last may run on an erased C and be checked. It is then not timed.
-        """
+    def _device_batch(self, count: int) -> Batch | Running:
+        """Run `count` problems back to back and wait. The last may be checked, and is then not timed."""
         plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
         self.runtime.queue.finish()
