@@ -81,8 +81,7 @@ class Exact:
     def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
         """A sentence on the first wrong element of a C and the number of wrong rows, or "".
 
-        Freivalds' check finds wrong rows, and the first is computed again. `c` is m x n of every problem of a
-        batch, one below the other.
+        `c` is m x n of every problem of a batch, one below the other.
         """
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
@@ -122,12 +121,12 @@ def exact_limit(problem: Gemm, sums: str = "") -> float:
 def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
     """Random integer operands whose partial sums are exact, with the widest range possible.
 
-    The result also holds random vectors of 0 and 1, and the products of the right C with them. The range and
-    the density of A and B satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L from
-    `exact_limit`. The host's sums in double precision are exact as well. Each process draws other numbers.
+    The range and the density of A and B satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
+    from `exact_limit`. The host's sums in double precision are exact as well. Each process draws other
+    numbers.
 
-    `problem` is the timed one: alpha becomes 2 or -3 at random, and a beta other than 0 becomes -2. `without`
-    lists "alpha" and "beta" if a kernel does not take them. They are then 1 and 0.
+    `problem` is the timed one: alpha becomes 2 or -3 at random, and a beta other than 0 becomes -2. They are
+    1 and 0 if `without` lists them, because a kernel does not take them.
     """
     rng = np.random.default_rng(secrets.randbits(64))
     problem = replace(
@@ -148,7 +147,6 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     density = min(1.0, 6 * variance / ((most + 1) * (2 * most + 1)))
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
-        """Integers from -largest to largest for every problem, as `kind` stores them; a `share` is not 0."""
         stored = np.empty((batch * rows, columns), kind.numpy)
         for part in blocks(*stored.shape):
             values = rng.integers(-largest, largest, stored[part].shape, np.int16)
@@ -174,13 +172,12 @@ def forget_operands() -> None:
 
 
 def _largest_exact(dtype: DType, wanted: float) -> int:
-    """The largest integer, up to `wanted`, below which the type holds all integers; at least 1."""
     exact = min(2 / dtype.eps, _MOST_DRAWN) if dtype.is_float else min(dtype.largest, 127)
     return max(1, int(min(wanted, exact)))
 
 
 def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements times 2^digits (the same array for 0); in 1 or 2 bytes it is added to the exponents."""
+    """Stored elements times 2^digits; in 1 or 2 bytes it is added to the exponents."""
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -192,7 +189,6 @@ def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
 
 
 def _product(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
-    """A stack of stored matrices (batch x rows x columns) times a stack of vectors, in double precision."""
     batch, rows, columns = matrices.shape
     product = np.zeros((batch, rows, x.shape[2]))
     for problems in blocks(batch, rows * columns):
@@ -217,8 +213,7 @@ class Verifiable(Protocol):
         """The scopes whose launches differ; the others differ only in their transfers."""
 
     @property
-    def sets(self) -> int:
-        """How many operand sets it rotates among."""
+    def sets(self) -> int: ...
 
     @property
     def is_long(self) -> bool:
@@ -245,7 +240,7 @@ class Answers:
     """Verifies the results of one bench.
 
     `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
-    "alpha" and "beta" if the kernel does not take them. `terms` are those of the kernel, for sentences.
+    "alpha" and "beta" if the kernel does not take them. `terms` are for sentences.
     """
 
     def __init__(
@@ -275,7 +270,6 @@ class Answers:
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
     def _inside(self, c: HostArray) -> HostArray:
-        """C without the guard cells between its rows."""
         return c[:, : self._problem.n]
 
     def verified(self, bench: Verifiable, when: When) -> Verified:
@@ -287,7 +281,6 @@ class Answers:
         return Verified(check, matrices=self._small_matrices(), notes=tuple(filter(None, notes)))
 
     def _stalled_note(self) -> str:
-        """A note if sums in half have lost more than 1 % of a result that is saved, else ""."""
         kept = DTYPES[self._sums] if self._sums else self._problem.result
         if kept.name != "half" or self._values.generated or self._result is None:
             return ""
@@ -295,10 +288,7 @@ class Answers:
         return f"{ADDS_IN_HALF}: C is up to {100 * share:.2g} % off" if share > _WORTH_A_NOTE else ""
 
     def _small_matrices(self) -> dict[str, Elements]:
-        """A, B, C before and C by name, as rows of floats: each if it has 1 to 8 rows and columns (`SHOWN`).
-
-        C before is omitted if beta is 0, C if there is no result, and all for a batch. A and B are as stored.
-        """
+        """A, B, C before and C by name: each if it has 1 to 8 rows and columns (`SHOWN`)."""
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -366,8 +356,7 @@ class Answers:
     def _check_after(self, bench: Verifiable) -> Check:
         """Check the C that the last timed batch left, then one more problem of exact integers if need be.
 
-        If all is right, the verified result is written to the user's ``--out``, if any; `NotMeasuredError` if
-        that fails. Returns all checks as one.
+        If all is right, the verified result is written to the user's ``--out``, if any.
         """
         left = bench.left()
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
@@ -407,8 +396,8 @@ class Answers:
     def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
         """Run the exact problem in a scope on operand set `index`. Check C by Freivalds' method and its gaps.
 
-        The set must hold the exact A and B. C before is NaN if beta is 0. After the timed batches it holds
-        integers, so that leaving C alone is wrong. Then `what` is not empty, and begins the reason.
+        C before is NaN if beta is 0. After the timed batches it holds integers, so that leaving C alone is
+        wrong. Then `what` is not empty, and begins the reason.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
@@ -424,7 +413,6 @@ class Answers:
 
     @cached_property
     def _rows(self) -> DrawnRows:
-        """Reference rows of the case's operands, computed once for all kernels."""
         values = self._values
         if not values.rows:
             values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
@@ -433,8 +421,7 @@ class Answers:
     def _check_repeated(self, left: HostArray, what: str) -> Check:
         """Check that a later C (m x ldc) has the verified bits, or lies within `repeat_bounds` of it.
 
-        NaN and a written gap between rows are wrong. The reason begins with `what`, and names the first wrong
-        element and their number. `NotMeasuredError` if no C was verified.
+        NaN and a written gap between rows are wrong. The reason begins with `what`.
         """
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):

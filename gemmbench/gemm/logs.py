@@ -43,8 +43,7 @@ _TYPES = {word.lower(): name for name, words in _WORDS.items() for word in words
 Call = tuple[int, int, int, Leading | None, bool, bool, int, str, float | None, float | None]
 
 
-class _UnreadError(Exception):
-    """Why a line of a log is not read: ``type u8``."""
+class _UnreadError(Exception): ...
 
 
 def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
@@ -100,7 +99,6 @@ def _stored(dims: Sequence[int], strides: Sequence[int]) -> tuple[bool, int | No
 
 
 def _dense(dims: Sequence[int], order: Sequence[int]) -> list[int]:
-    """The strides of data without gaps, its dimensions in an order from the outermost."""
     strides = [1] * len(dims)
     for inner, outer in pairwise(reversed(order)):
         strides[outer] = strides[inner] * dims[inner]
@@ -108,14 +106,12 @@ def _dense(dims: Sequence[int], order: Sequence[int]) -> list[int]:
 
 
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str]:
-    """The first match; `ValueError` if there is none."""
     if match := pattern.search(text):
         return match
     raise ValueError(text)
 
 
 def _number(text: str | None) -> float | None:
-    """A scalar of a log; None if it gives an address, or nothing. `_rows` refuses what is not finite."""
     return float(text) if text and re.fullmatch(r"(?i)[-+]?([\d.]+(e[-+]?\d+)?|nan|inf)", text) else None
 
 
@@ -210,7 +206,6 @@ _WORD = re.compile(r"(\w+)=(\S+)")
 
 
 def _cublaslt(text: str) -> Call | None:
-    """The trace of one multiplication, with the layouts of A, B, C and D."""
     if "[Trace][cublasLt" not in text or "Matmul]" not in text:
         return None
     parts = {match[1]: dict(_WORD.findall(match[2])) for match in _PART.finditer(text)}
@@ -225,7 +220,6 @@ def _cublaslt(text: str) -> Call | None:
 
 
 def _bench(text: str) -> Call | None:
-    """A command for rocblas-bench or hipblaslt-bench that makes the same call."""
     words = text.split()
     options = {name: value for name, value in pairwise(words) if name.startswith("-")}
     if not re.fullmatch("gemm(_strided)?(_batched)?(_ex)?", options.get("-f", "gemm")):
@@ -269,7 +263,6 @@ _SCALAR_TYPES = {"5": "c10::Half", "6": "float", "15": "c10::BFloat16"}  # PyTor
 
 
 def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
-    """An operation of PyTorch, whose lengths and strides are row-major."""
     first = 1 if "add" in name else 0  # the matrix that is added comes first
     if not inputs.get("Input Dims"):
         raise _UnreadError("recorded without record_shapes=True")
@@ -301,8 +294,6 @@ _READERS: dict[bytes, Callable[[str], Call | None]] = {
 
 
 class _Log:
-    """What was read of a log, and what was not."""
-
     def __init__(self) -> None:
         self.is_log = self.has_cublas = False
         self.calls: dict[Call, list[int]] = {}  # calls by the program, and cuBLAS's own of cuBLASLt
@@ -326,12 +317,10 @@ class _Log:
         return self.calls.setdefault(call, [0, 0])
 
     def left(self, reason: str, number: int) -> list[int]:
-        """The counters of lines that are not read for a reason."""
         is_named = reason in self.unread or len(self.unread) < _MOST_REASONS
         return self.unread.setdefault(reason if is_named else "other", [0, 0, number])
 
     def line(self, line: bytes, number: int) -> None:
-        """Count a line that is no execution of oneDNN."""
         if line.startswith(b"i!") and b"I! cuBLAS" not in line:  # an argument of cuBLAS
             self._function += [line.decode("latin-1")] if 0 < len(self._function) < _MOST_ARGUMENTS else []
             return
@@ -348,7 +337,6 @@ class _Log:
             self.left(_DAMAGED if mark else _FOREIGN, number)[0] += 1  # or two lines in one
 
     def end(self) -> None:
-        """Count the function of cuBLAS whose last argument was read."""
         if self._function:
             self.has_cublas |= "gemm" in self._function[0].lower()
             self.counter(_cublas, "".join(self._function), self._from)[0] += 1
@@ -388,7 +376,6 @@ class _Log:
             self.counter(partial(_torch, name), inputs, number)[0] += 1
 
     def lacking(self, what: str) -> str:
-        """A sentence about what was not read, or ""."""
         counts = {reason: (own + inner, first) for reason, (own, inner, first) in self.unread.items()}
         parts = [f"{reason} ({count:,}, first {what} {first:,})" for reason, (count, first) in counts.items()]
         parts[4:] = ["other reasons"] if len(parts) > 4 else []

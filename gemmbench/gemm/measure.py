@@ -49,7 +49,6 @@ Stages = Generator[Staged, None, Row]
 def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
-    """The row with the samples, notes and conditions of every clock; wrong if its rate exceeds the peak."""
     samples, notes = _checked_samples(sampled)
     if policy.cold and handle.prepared.sets > 1:
         most = ", the most: caches may hold them all" if handle.prepared.sets == MOST_SETS else ""
@@ -101,11 +100,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 
 def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Verify, time and verify again a case that is compared with no other. Yields stages, returns its row.
-
-    The clocks share the budget equally. A product without operations is not timed. Raises `NotMeasuredError`
-    if one problem takes longer than the budget, `WrongError` if it is wrong before.
-    """
+    """Measure a case that is compared with no other. The clocks share the budget equally."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -129,10 +124,10 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 def _after_samples(
     handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy, windows: Sequence[Sampled] = ()
 ) -> Stages:
-    """Yield stages, and return the row with energy, the host scope's parts and the map cycle, verified again.
+    """Add energy, the host scope's parts and the map cycle, and verify again.
 
-    All need an ok row, and energy needs its policy. The parts are not timed again if batches in `windows`
-    have them. The map cycle is last, so that its C is verified.
+    The parts are not timed again if batches in `windows` have them. The map cycle is last, so that its C is
+    verified.
     """
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
@@ -155,10 +150,10 @@ def _after_samples(
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its previous version (`former`) or its `versus` kernel.
 
-    Yields stages, and returns the row. Both kernels are verified before and after. Clocks that both have
-    alternate, the others time the case alone. A product without operations is not timed. Energy and parts
-    follow only with `versus`. Raises `NotMeasuredError` if there is nothing to compare with, `WrongError` if
-    the case's answer is wrong, `_OtherKernelError` if only the kernel of ``--versus`` cannot run.
+    Both kernels are verified before and after. Clocks that both have alternate, the others time the case
+    alone. Energy and parts follow only with `versus`. Raises `NotMeasuredError` if there is nothing to
+    compare with, `WrongError` if the case's answer is wrong, `_OtherKernelError` if only the kernel of
+    ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -201,12 +196,11 @@ _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved ke
 def _prepared_pair(
     held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
 ) -> tuple[Handle, Handle]:
-    """Prepare the case's own kernel and the other one, which must pass its exact test. Returns both handles.
+    """Prepare the case's own kernel and the other one, which must pass its exact test; `held` releases them.
 
-    `held` releases them. They share operands if they run on one instrument and can. Which is prepared first
-    is random, because it gets other memory. If the other one fails, `_other_kernel_error` is raised. For a
-    previous version, the case's own kernel is verified before that, unless the process is lost or must
-    restart. Its errors come first.
+    They share operands if they run on one instrument and can. Which is prepared first is random, because it
+    gets other memory. For a previous version, the case's own kernel is verified before `_other_kernel_error`
+    is raised, unless the process is lost or must restart.
     """
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
@@ -232,7 +226,6 @@ def _prepared_pair(
 
 
 def _verified_other(former: Handle, when: When) -> Verified:
-    """Verify the other kernel and return the result. `NotMeasuredError` with its handle if it is wrong."""
     verified = former.verify(when)
     if verified.check.verdict == "wrong":
         error = NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
@@ -244,11 +237,10 @@ def _verified_other(former: Handle, when: When) -> Verified:
 def _timed_in_pairs(
     now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
-    """Sample both kernels in alternating batches, in every clock that both have. Yields a stage for each.
+    """Sample both kernels in alternating batches, in every clock that both have.
 
-    Returns the batches of the case's own kernel and of the other one by clock, and the shared clocks. Other
-    clocks time the case alone. The host clock gets 15 % of the budget (1 s at least). If the other kernel is
-    the host's BLAS, it gets 85 %. On a CPU it then gets half, and "device" is shared.
+    Returns the batches of both by clock, and the shared clocks. The host clock gets 15 % of the budget (1 s
+    at least), with the host's BLAS 85 %. With that on a CPU it gets half, and "device" is shared.
     """
     on_host = former.prepared.clocks == ("host",)
     clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -308,15 +300,11 @@ def _can_share(present: Case, other: Case) -> bool:
     )
 
 
-class _OtherKernelError(NotMeasuredError):
-    """The other kernel of an interleaved case cannot run."""
+class _OtherKernelError(NotMeasuredError): ...
 
 
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
-    """The error to raise if the other kernel failed: nothing is known about the case's own kernel.
-
-    It is unsupported, with `error`'s reason and `restart`; with ``--versus`` an `_OtherKernelError`.
-    """
+    """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     if case.versus:
@@ -369,7 +357,7 @@ def _smaller_times(
 
 
 def row_of(case: Case, handle: Handle) -> Row:
-    """The ok row of a prepared case, without samples: build time, resources, choice of parameters, memory."""
+    """The ok row of a prepared case, without samples."""
     prepared = handle.prepared
     return replace(
         case.row("ok"),
@@ -390,10 +378,7 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """Run a case's exact tests, then its checks before timing. Returns its row with check and launches.
-
-    Small matrices are included. `WrongError` with the row if an answer is wrong.
-    """
+    """The row after the exact tests and the checks before timing. `WrongError` with it if it is wrong."""
     check_exact(case, handle)
     verified = handle.verify("before")
     row = replace(row_of(case, handle), check=verified.check, launches=verified.launches)
@@ -417,7 +402,6 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
 
 
 def _untimed_row(row: Row, handle: Handle) -> Row:
-    """The row of a product without operations, verified but not timed."""
     row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
@@ -425,8 +409,8 @@ def _untimed_row(row: Row, handle: Handle) -> Row:
 def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem.
 
-    That is if `policy.min_batches` batches of each clock exceed the budget, from 5 ms on: then the host clock
-    reads events too. Kernels with images keep all, because the host's upload fills an image without a launch.
+    Then the host clock reads events too. Kernels with images keep all, because the host's upload fills an
+    image without a launch.
     """
     clocks = handle.prepared.clocks
     fits = len(clocks) * policy.min_batches * one_s <= policy.budget_s or one_s < LONG_S
@@ -434,7 +418,6 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
-    """How many problems are timed by part: one, or up to 3 that fit in a tenth of the budget."""
     fit = policy.budget_s / float(np.median(row.samples["host"].counted))
     return int(min(_PARTS, max(1.0, fit * _PARTS_SHARE)))
 
@@ -464,7 +447,6 @@ def _clocks_agree(batch: Batch) -> bool:
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
-    """The samples by scope, where the kernel scope, device scope and chain get wall-clock times."""
     samples: dict[str, Scope] = {}
     for sampled in reversed(windows):
         samples |= sampled.scopes

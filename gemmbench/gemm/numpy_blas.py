@@ -52,7 +52,7 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        """A bench of the case, or of `problem` with generated operands. Then pins all BLAS threads."""
+        """A bench of the case, or of `problem` with generated operands."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())
         bench = self._bench(case, policy)
@@ -71,7 +71,7 @@ class NumpyBench:
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
-        """Load the operands, copy them for every operand set, and decide between numpy and scipy.
+        """Copy the operands for every operand set, and decide between numpy and scipy.
 
         scipy multiplies if alpha is not 1 or beta is not 0, unless rows have gaps. There is one set, or
         enough to fill the caches twice if `policy.cold`.
@@ -116,7 +116,6 @@ class NumpyBench:
         self._sets[0] = (values.a, values.b, *self._sets[0][2:])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C, run the problem, or another, once on the first operand set, and return C."""
         self._last = None
         *_, before, out = self._sets[0]
         out[...] = c
@@ -129,13 +128,11 @@ class NumpyBench:
         return np.asarray(out)
 
     def left(self) -> HostArray | None:
-        """C of the last problem of a batch; None if `answer` was called since."""
         return self._last
 
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> tuple[HostArray, HostArray, HostArray, HostArray]:
-        """Views of op(A), op(B), C and the result without gaps between rows; for a batch of three axes."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         batch = self._problem.batch
@@ -144,7 +141,7 @@ class NumpyBench:
         return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run `count` problems, rotating among operand sets; a batch with the mean seconds under `clock`.
+        """Run `count` problems, rotating among operand sets.
 
         If the library adds to C, the last problem's C is restored before it, outside the measured time.
         """
@@ -183,7 +180,7 @@ class NumpyBench:
         return [scipy_gemm(problem, *matrices) for matrices in zip(a, b, out, strict=True)]
 
     def release(self) -> None:
-        """Drop the cached operands, which no other kernel of this process uses; the rest goes with it."""
+        """Drop the cached operands, which no other kernel of this process uses."""
         forget_operands()
 
 
@@ -320,7 +317,7 @@ class MklExecutor(NumpyExecutor):
 
 
 class MklBench(NumpyBench):
-    """One problem on the host by MKL: a `measure.instrument.Bench`."""
+    """One problem on the host by MKL."""
 
     def __init__(self, case: Case, policy: Policy, mkl: Mkl) -> None:
         self._mkl = mkl

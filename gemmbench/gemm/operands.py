@@ -37,7 +37,6 @@ class Laps:
         self._begin = self._last = time.perf_counter()
 
     def lap(self, part: str, wait: bool = False) -> None:
-        """End a part now. With `wait`, the device is waited for first."""
         if wait:
             self._wait()
         now = time.perf_counter()
@@ -46,10 +45,9 @@ class Laps:
     def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
         """End the enqueueing, wait for the device, and split the time between host and device.
 
-        `busy` returns the device's seconds for upload, passes and kernel. If it is None, the whole wait
-        counts as passes. Otherwise the wait beyond the device's time is ``waiting``. If the device was busy
-        for longer than the wait, the rest overlapped the host's work. It is subtracted from ``upload``, up to
-        the device's upload time, then from ``enqueue``, then from ``upload``.
+        `busy` returns the device's seconds for upload, passes and kernel; without it, the whole wait counts
+        as passes. The wait beyond these seconds is ``waiting``. If the device was busy for longer than the
+        wait, the rest overlapped the host's work, and is subtracted from ``upload`` and ``enqueue``.
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)
@@ -65,7 +63,6 @@ class Laps:
         self._parts |= seconds | {"waiting": max(0.0, left)}
 
     def end(self) -> dict[str, float]:
-        """End the download. Returns seconds of the whole problem and of each part."""
         self.lap("download")
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
@@ -88,7 +85,7 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
     """Run `count` problems in the host scope, and return a batch of mean seconds.
 
     `run` runs one and returns its seconds as `Laps.end` does. If they are split, the clock "host" also gets
-    the device scope, and the kernel scope if known. The parts' seconds of every problem are kept, too.
+    the device scope, and the kernel scope if known.
     """
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
@@ -166,7 +163,6 @@ def load_operands(case: Case, seed: int = 1) -> Matrices:
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
-    """op(A), op(B) and C of a problem: the user's files, others random. `OperandError` for a bad file."""
     a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))

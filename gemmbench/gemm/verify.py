@@ -30,7 +30,6 @@ def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray,
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> HostArray:
-        """A stored random matrix for every problem: in [-1, 1), or the range of a char for integer types."""
         rows *= problem.batch
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
@@ -78,7 +77,6 @@ def could_overflow(problem: Gemm) -> bool:
 
 
 def _largest_sum(problem: Gemm, most: int) -> float:
-    """A bound of all sums if no element exceeds ``most``."""
     product = most * most * problem.k
     return max(product, abs(problem.alpha) * product + abs(problem.beta) * most)
 
@@ -90,7 +88,6 @@ def poison(dtype: DType) -> Any:
 
 
 def _stored(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, converted in blocks of rows; unchanged if the type is right already."""
     if values.dtype == dtype.numpy:
         return values
     stored = np.empty(values.shape, dtype.numpy)
@@ -137,7 +134,6 @@ class Terms:
     by_columns: bool = False  # the kernel is column-major: its rows are the columns of the row-major C
 
     def element(self, i: int, j: int) -> str:
-        """The element in row i and column j of the row-major C."""
         return f"C[{j}][{i}]" if self.by_columns else f"C[{i}][{j}]"
 
     def in_tile(self, i: int, j: int) -> str:
@@ -157,7 +153,7 @@ PLAIN = Terms()
 
 
 def compare_exactly(expected: HostArray, got: HostArray, terms: Terms = PLAIN) -> str:
-    """A sentence: how many elements differ from the expected ones (NaN does), the first, its tile; or ""."""
+    """How many elements differ from the expected ones (NaN does), the first, its tile; or ""."""
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
         return ""
@@ -193,8 +189,8 @@ class ExactTest:
         """The test of a problem that is small enough for exact sums; `ValueError` if it is not.
 
         Gaps between rows of A and B are NaN, and C if beta is 0, unless it `has_numbers`. Guards are around
-        the rows of C. `layout` is the leading dimensions, None for odd ones. `room` rows behind A, B and C
-        belong to nobody. `unread` elements behind A and B may not be read.
+        the rows of C. `layout` is None for odd leading dimensions. `room` rows behind A, B and C belong to
+        nobody. `unread` elements behind A and B may not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -215,7 +211,6 @@ class ExactTest:
         return cls(problem, layout, host, expected)
 
     def described(self, terms: Terms) -> str:
-        """Its shape, scalars and leading dimensions as the kernel gets them, for a sentence."""
         problem, layout = self.problem, self.layout
         m, n, lda, ldb, ops = problem.m, problem.n, layout.lda, layout.ldb, problem.ops
         if terms.by_columns:  # the kernel multiplies the transposed matrices in the other order
@@ -283,7 +278,7 @@ class Kernel:
     may_read_c: bool = False  # although beta is 0, so that C has numbers: the user asks for another beta
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
-        """Yield its tests: with ragged rows and with aligned ones, each with alpha, beta of 2, -1 and 1, 0.
+        """Its tests: with ragged rows and with aligned ones, each with alpha, beta of 2, -1 and 1, 0.
 
         Aligned m, n and k are multiples of 16. What the kernel does not take is 1, 0, or rows without gaps.
         """
@@ -306,7 +301,7 @@ class Kernel:
         return ExactTest.of(problem, layout, self.room, _BEHIND, has_numbers)
 
     def error(self, test: ExactTest) -> str:
-        """What is wrong with the kernel on a test, or "". The sentence says whether NaN in C is the cause."""
+        """What is wrong with the kernel on a test, or "". It says whether NaN in C is the cause."""
         error = test.error(self.run(test), self.terms)
         if not error or test.problem.beta != 0 or self.may_read_c:
             return error
@@ -344,7 +339,7 @@ _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of wider types are not cut short
 
 @dataclass(frozen=True)
 class RoundingModel:
-    """What rounding does to the elements of C: see the module."""
+    """What rounding does to the elements of C: see above."""
 
     adding: float  # u
     storing: float  # v
@@ -367,7 +362,6 @@ class RoundingModel:
         return cls(kept.eps / 2, result.eps / 2, dropped, steps * smallest, steps, kept.dropped)
 
     def random(self, size: HostArray, product: HostArray) -> HostArray:
-        """The bound for random operands, from s (see above) and alpha A B."""
         unit = SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
         # Every product is cut off at the last digit of the partial sum, which is sqrt(k) times as large.
         lost = self.cut * math.sqrt(self.steps)
@@ -376,7 +370,6 @@ class RoundingModel:
         return np.asarray(unit * size + share * np.abs(product) + self.smallest)
 
     def worst(self, size: HostArray) -> HostArray:
-        """The bound for any operands, from t (see above)."""
         adding = self.cut * _CUTS_A_STEP or self.adding
         share = 2 * self.dropped + adding * self.steps + self.storing
         return np.asarray(share * size + self.smallest)
@@ -390,8 +383,8 @@ class DrawnRows:
     ) -> None:
         """Draw up to 32 rows of C of all problems (or use one `row`), and compute A B and its errors' size.
 
-        `a` and `b` are op(A) and op(B) of every problem, one below the other, as stored. `generated` ones are
-        gemmbench's own, uniform ones: their size is a sum of squares, else of absolute values.
+        `a` and `b` are op(A) and op(B) of every problem, one below the other, as stored. The size of
+        `generated` ones, which are uniform, is a sum of squares, else of absolute values.
         """
         self._problem, self._generated = problem, generated
         every = problem.batch * problem.m
@@ -412,7 +405,6 @@ class DrawnRows:
                 self._size[chosen] += size(rows[:, part]) @ size(block)
 
     def _values(self, c: HostArray, c0: HostArray) -> tuple[HostArray, HostArray, HostArray]:
-        """The rows of C after as numbers, alpha A B and beta C before; see `check`."""
         problem, result = self._problem, self._problem.result
         got = numbers(c[self._rows], result)
         added = problem.beta * numbers(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
@@ -422,8 +414,8 @@ class DrawnRows:
         """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
         `c` is C after, m x n of every problem. `c0` is C before, not read if beta is 0. `sums` is the type of
-        sums if it is not C's. The figures, if there are elements, are the largest error over its bound, and
-        the largest error in units of the last place of C's largest element.
+        sums if it is not C's. The figures are the largest error over its bound, and in units of the last
+        place of C's largest element.
         """
         problem = self._problem
         got, product, added = self._values(c, c0)
@@ -452,8 +444,7 @@ class DrawnRows:
     def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
         """What exceeds the largest number of its type where C is not finite, as a sentence begins; or "".
 
-        That is the product, or the sums on the way to it. Arguments as of `check`, of operands that do not
-        count as generated.
+        That is the product, or the sums on the way to it. Arguments as of `check`, of a user's operands.
         """
         got, product, added = self._values(c, c0)
         result, kept = self._problem.result, DTYPES[sums] if sums else self._problem.result
@@ -477,7 +468,6 @@ class DrawnRows:
         )
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
-        """Bounds of elements: 0.5 for integers, of random errors for generated operands, else the worst."""
         problem, model = self._problem, RoundingModel.of(self._problem, sums)
         if not problem.result.is_float:
             return np.full(product.shape, 0.5)
@@ -497,7 +487,6 @@ def repeat_bounds(
     dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
 
     def bounds(number: int, verified: HostArray) -> HostArray:
-        """The bound of each element of some verified rows of C of a problem; 0 for integer types."""
         if not problem.result.is_float:
             return np.zeros_like(verified)
         largest = np.abs(numbers(stack(a, batch)[number], dtype)).max(initial=0)
@@ -530,7 +519,6 @@ def first_not_finite(c: HostArray, dtype: DType) -> int | None:
 
 
 def _limits(dtype: DType) -> Any:
-    """numpy's facts of a floating-point type, or of float, whose exponents bfloat16 has."""
     kind: Any = dtype.numpy if dtype.numpy.kind == "f" else np.float32
     return np.finfo(kind)
 

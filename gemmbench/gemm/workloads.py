@@ -199,7 +199,6 @@ _BALANCE = 15  # operations in float while a byte comes from memory: 14.6 on an 
 
 
 def _predicted(shape: Shape) -> float:
-    """The time of all calls of a shape: a guess that is the same for all devices."""
     problem = shape.problem()
     operations = problem.flops * DTYPES[problem.dtype].itemsize / DTYPES["float"].itemsize
     return shape.calls * max(operations, _BALANCE * problem.operand_bytes)
@@ -259,9 +258,9 @@ def read_shapes(
 ) -> tuple[Shape, ...]:
     """The shapes of a CSV file, in its order, or the calls of a log (`logs`), each once with its count.
 
-    In a CSV file, a shape without a name is called after its line: ``shapes.csv:2``. `trans_a` and `trans_b`
-    say how A and B are stored where the file does not. `remark` gets a sentence if lines of a log were not
-    read. Raises `UsageError` if the file cannot be read, or a column or value is not valid.
+    A shape without a name is called after its line: ``shapes.csv:2``. `trans_a` and `trans_b` are defaults
+    for a CSV file. `remark` gets a sentence if lines of a log were not read. Raises `UsageError` if the file
+    cannot be read, or a column or value is not valid.
     """
     try:
         with io.BufferedReader(io.FileIO(path), _AHEAD) as file:
@@ -287,10 +286,7 @@ def read_shapes(
 
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
-    """The shapes of a CSV file's lines; empty lines are skipped. `trans_a` and `trans_b` are defaults.
-
-    `UsageError` names file, line and column of a wrong header or value. It is also for a file without shapes.
-    """
+    """The shapes of a CSV file's lines. `UsageError` names the place of a wrong header or value."""
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
@@ -349,17 +345,14 @@ class Net:
 
     @property
     def whole_s(self) -> float:
-        """Seconds of all layers' products; 0 if a layer has no rate."""
         return sum(self.seconds.values()) if len(self.seconds) == len(_RUNS) else 0.0
 
     @property
     def share(self) -> float:
-        """The convolutions' share of the time. All layers must have a rate."""
         return sum(self.seconds[name] for name, *_ in CONVOLUTIONS) / self.whole_s
 
     @property
     def sentence(self) -> str:
-        """The whole time and the share of the convolutions, or which layers have no rate."""
         if not self.whole_s:
             lacking = ", ".join(name for name in _RUNS if name not in self.seconds)
             return f"AlexNet's GEMMs are not summed, because there is no rate of {lacking}."

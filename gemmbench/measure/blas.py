@@ -26,8 +26,7 @@ _NETLIB = re.compile(r"/libc?blas\.so\.3\.\d+\.\d+$")  # as its own build names 
 def unlisted(package: ModuleType, maps: Path = Path("/proc/self/maps")) -> Pool | None:
     """The BLAS of a package that threadpoolctl does not list, with its name as ``internal_api``; or None.
 
-    The name is that of a library's file in this process or, if there is none, of the package's build. The
-    number of threads is not known.
+    The name is that of a library's file in this process or, if there is none, of the package's build.
     """
     names = {}
     for file in _loaded(maps):
@@ -43,7 +42,6 @@ def unlisted(package: ModuleType, maps: Path = Path("/proc/self/maps")) -> Pool 
 
 
 def _loaded(maps: Path) -> list[str]:
-    """The files that are mapped into this process; none where the system does not list them."""
     try:
         lines = maps.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -60,7 +58,6 @@ def _name(file: str) -> str:
 
 
 def _built_with(package: ModuleType) -> str:
-    """The BLAS that a package was built with, from its own description; "" if that does not say."""
     try:
         described = package.show_config(mode="dicts")["Build Dependencies"]["blas"]
         if not described.get("found", True):
@@ -81,7 +78,6 @@ class Trouble(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """What to do, in one line."""
         return f"{self.fix}: {self.setting}" if self.setting else self.fix
 
 
@@ -105,8 +101,7 @@ _VARIABLES = {"openblas": "OPENBLAS_CORETYPE", "blis": "BLIS_ARCH_TYPE"}
 def trouble(pool: Pool, cpuinfo: str, environ: Mapping[str, str]) -> Trouble | None:
     """What makes a BLAS slower than the processor allows; None if nothing is known to.
 
-    That is the reference BLAS, which has no kernels for any processor, or kernels for another processor. They
-    are compared by their peak rates for x86. `cpuinfo` is the text of /proc/cpuinfo.
+    That is the reference BLAS, or kernels for another processor, compared by their peak rates for x86.
     """
     library, core = str(pool.get("internal_api")), str(pool.get("architecture") or "")
     if library in _PLAIN:

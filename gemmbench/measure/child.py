@@ -72,18 +72,16 @@ Maker = Callable[..., object] | partial[object]
 
 
 def for_threads() -> dict[str, str]:
-    """Environment variables for the threads of a measuring process; `_start` lets the user's values win.
+    """Environment variables for the threads of a measuring process; the user's values win.
 
-    OpenBLAS's threads spin for 2^24 cycles after a call instead of 2^28, MKL's for 5 ms instead of 200. If
-    this process may use all cores, CPU drivers pin each thread to a core: two threads that share one would
-    halve the rate of whole rows.
+    If this process may use all cores, CPU drivers pin each thread to one: two threads that share a core would
+    halve the rate.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     return {name: value for name, value in THREADS.items() if is_ours or name not in PINNING}
 
 
 def _scratch_file() -> IO[bytes]:
-    """A file without a name; in memory if no temporary folder can be written."""
     try:
         return tempfile.TemporaryFile()
     except OSError:
@@ -95,10 +93,9 @@ POCL_CACHE = "POCL_CACHE_DIR"
 
 @contextlib.contextmanager
 def _scratch_folder() -> Iterator[dict[str, str]]:
-    """A folder for what PoCL writes, which is deleted; a variable that names it. {} if there is none.
+    """A variable that names a folder for what PoCL writes, which is deleted; {} if there is none.
 
-    Without its compile cache PoCL leaves every program that a killed process has built in the user's folder.
-    If the user chose another folder, it is made there.
+    Without its cache PoCL leaves each program of a killed process in the user's folder.
     """
     try:
         folder = tempfile.TemporaryDirectory(
@@ -116,7 +113,7 @@ class WorkerError(UsageError):
 
 
 class Worker(contextlib.AbstractContextManager["Worker"]):
-    """An instrument in a process of its own, which runs cases one by one: see `model.instrument.Instrument`.
+    """An instrument in a process of its own: see `model.instrument.Instrument`.
 
     A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
     prepared again when they are next used.
@@ -132,10 +129,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
         root: Worker | None = None, is_host: bool = False,
     ) -> None:  # fmt: skip
-        """Start no process yet; the first request does. Open a scratch file for what the process prints.
+        """Start no process yet; the first request does.
 
-        `make` opens the devices in the child, which imports ``gemmbench/`` from `checkout`. `environment` has
-        more variables. `root` is the worker that this one joins, as its BLAS (`is_host`) or another version.
+        `make` opens the devices in the child, which imports ``gemmbench/`` from `checkout`. `root` is the
+        worker that this one joins, as its BLAS (`is_host`) or another version.
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
@@ -175,11 +172,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:  # fmt: skip
-        """Compile a case and place its operands; without a device, in the process of the host's BLAS.
-
-        Return its handle. It shares operands with the handle `like`, which is prepared again first if its
-        process was replaced. `problem` replaces the case's own. Raise `NotMeasuredError` if that fails.
-        """
+        """See `Instrument`; without a device, in the process of the host's BLAS."""
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
@@ -201,12 +194,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     @property
     def _group(self) -> Sequence[Worker]:
-        """This worker; if it is the root, also the workers that belong to it."""
         return [*self._family] if self in self._family[:1] else [self]
 
     @property
     def _host(self) -> Worker:
-        """The worker of the host's BLAS, created with this worker's time limit when it is first needed."""
         for worker in self._family:
             if worker._is_host:
                 return worker
@@ -217,13 +208,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def for_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """Return a worker for what `Case.former` names, with the case and the device as it knows them.
-
-        For a kernels folder or a .cl file, that is this worker, with `Case.former_case` and `device`. For a
-        checkout of gemmbench or another driver, start a second worker, once for each, with this one's time
-        limit. Its case has no `former`, and its device is the matching one. Raise `NotMeasuredError`
-        (unsupported) if it cannot list its devices, speaks another protocol, or has no matching device.
-        """
         former, past = case.former, case.former_case
         if not former.startswith(DRIVER) and not checkout_of(former):
             return self, past, device
@@ -239,11 +223,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch of `count` problems without waiting for it; `finish` returns it.
-
-        Prepare the handle again if its process was replaced. Pause the other kind of process, the host's BLAS
-        or the devices. If this process was paused since its last batch, first run batches that are not timed.
-        """
+        """Request a batch, after untimed ones if this process was paused since its last."""
         self._ensure_prepared(handle)
         request = wire.AskBatch(handle, clock, count, work)
         self._take_turn()
@@ -255,10 +235,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._batches.append(handle)
 
     def _warm(self, request: wire.AskBatch) -> None:
-        """Repeat a batch untimed for 20 ms, because threads of a stopped process may wake up on one core.
-
-        At most 100 batches run. None runs if a problem of the handle last took 0.4 s or more.
-        """
+        """Repeat a batch untimed for 20 ms: threads of a stopped process may wake up on one core."""
         self._is_cold, handle = False, request.handle
         warmed_s = 0.0 if self._took_s.get(handle, 0.0) < _WARM_ENOUGH_S else _WARM_S
         while warmed_s < _WARM_S:
@@ -274,7 +251,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return batch
 
     def series(self, request: wire.AskSeries) -> wire.Series:
-        """Run batches between control bursts, after untimed ones if the process was paused."""
         self._ensure_prepared(request.control.handle)
         self._ensure_prepared(request.handle)
         self._take_turn()
@@ -297,10 +273,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self._call(wire.Release(handle), wire.Released)
 
     def _ensure_prepared(self, handle: int) -> None:
-        """Prepare a handle again, after the one whose operands it shares, if the process does not know it.
-
-        If that one was released, it gets operands of its own. A process that died while idle is cleaned up.
-        """
+        """Prepare a handle again, and the one whose operands it shares, if the process does not know it."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
@@ -313,10 +286,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             self._held.add(handle)
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
-        """Send a request and return its answer, which must be of type `kind`. Raise as `_expect` does.
-
-        Drop unread batches first, and pause the other kind of process, the host's BLAS or the devices.
-        """
         self._drop_answers()
         self._take_turn()
         self._since = time.monotonic()
@@ -325,17 +294,12 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._expect(kind)
 
     def _drop_answers(self) -> None:
-        """Receive and drop the answers to requested batches."""
         while self._batches:
             with contextlib.suppress(NotMeasuredError):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
-        """Send a request, to a new process if there is none or the last one died while idle.
-
-        A batch, verification or release needs a handle of the last process: `LostError` if there is none. If
-        the child dies before it reads the request, nothing is raised: `_next_answer` reports the crash.
-        """
+        """Send a request, to a new process if there is none, unless it needs a handle of the last one."""
         needs_handle = isinstance(request, wire.AskBatch | wire.AskSeries | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
@@ -358,11 +322,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return answer
 
     def _next_answer(self) -> Any:
-        """Wait for the next answer. Return it, or return (not raise) the error that replaces it.
-
-        That is `LostError` for a crash or time-out, `NotMeasuredError` for a refusal. A crash, a time-out and
-        a refusal with `restart` end the process. Time while this process was stopped does not count.
-        """
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
@@ -405,16 +364,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             select.select([], [], [], _STOP_LOOK_S)
 
     def _signal(self, name: str) -> None:
-        """Send a signal to the living process; nothing where processes cannot be stopped."""
         if _CAN_STOP and self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, signal.Signals[name])
 
     def _start(self) -> Pipe:
-        """The pipe to the living process. If there is none, empty the scratch file and start a new process.
-
-        It imports gemmbench from the checkout, if there is one. It inherits the environment except
-        PYOPENCL_BUILD_OPTIONS. `for_threads` adds what the user has not set.
-        """
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
         self._end()
@@ -446,7 +399,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._pipe
 
     def _crash_report(self) -> str:
-        """Wait for the dead child and clean up. Return its signal or status, and what it printed last."""
         process = self._process
         assert process is not None
         code = process.wait()  # it has closed its end of the pipe already
@@ -472,7 +424,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._end()
 
     def _end(self) -> None:
-        """Kill the process if there is one, wait up to 10 s, and forget its prepared cases and batches."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -494,10 +445,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self.close()
 
     def close(self) -> None:
-        """End the process, its sensors and its output file for good.
-
-        The root also does so for the workers that joined it: the host's BLAS and other versions.
-        """
+        """End the process, its sensors and its output file for good, and the workers that joined it."""
         self.stop()
         for worker in self._group:
             for monitor in worker._monitors.values():
@@ -509,8 +457,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
 
-        Drivers that crash or hang are excluded. `problems` lists them and the drivers without a device.
-        Raise `WorkerError` if there still is no list, or the host's process fails or has another protocol.
+        Drivers that crash or hang are excluded: see `problems`. Raises `WorkerError` if there still is no
+        list, or the host's process fails or has another protocol.
         """
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
@@ -521,7 +469,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened.devices, host
 
     def open(self, device: DeviceFacts) -> drivers.Problem | None:
-        """Open a device in 120 s, in the measuring process. Return a problem if that fails or crashes."""
+        """Open a device in 120 s, in the measuring process. Returns a problem if that fails or crashes."""
         self.limit(_START_LIMIT_S)
         try:
             self._call(wire.Open(device=device), wire.Opened)
@@ -532,11 +480,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return None
 
     def _listed(self) -> wire.Opened:
-        """List the devices in 10 s. If that crashes or hangs, leave out drivers that do so alone and retry.
-
-        `failing` gets these drivers. The second attempt has 120 s. It also follows a time-out for which no
-        driver is to blame. Raise `WorkerError` if it fails, or after a crash for which no driver is to blame.
-        """
+        """List the devices in 10 s; if that fails, again without drivers that crash or hang alone."""
         try:
             return self.opened(LIST_LIMIT_S)
         except WorkerError as error:
@@ -548,10 +492,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self.opened()
 
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
-        """Ask the child for its devices (the host's process: for the host's facts), version and protocol.
-
-        Set the time limit to `limit_s`. `WorkerError` if the child fails, is late or has another protocol.
-        """
+        """The child's devices (or the host's facts). `WorkerError` if it fails or has another protocol."""
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
         try:
@@ -571,7 +512,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case within the policy's time limit: yield its stages, and return its row.
+        """Measure one case within the policy's time limit: yields its stages, and returns its row.
 
         An `Exception` gives a row with the reason. After unexpected ones the processes are ended.
         """
@@ -586,7 +527,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
-        """A row with a case's build time and resources; nothing is run. If it does not build, the reason."""
         self.limit(policy.time_limit_s)
         try:
             built = self.build(case, device)
@@ -608,9 +548,9 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
 
 
 def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
-    """Start a worker for another checkout or driver (``driver:LIBRARY``). Return it with its devices.
+    """A worker for another checkout or driver (``driver:LIBRARY``), and its devices.
 
-    If it does not answer or speaks another protocol, close it and raise `NotMeasuredError` (unsupported).
+    Raises `NotMeasuredError` (unsupported) if it does not answer or speaks another protocol.
     """
     if former.startswith(DRIVER):
         name = "OCL_ICD_FILENAMES" if sys.platform == "win32" else "OCL_ICD_VENDORS"
@@ -649,7 +589,7 @@ def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFa
 
 
 def named(make: Maker) -> tuple[str, ...]:
-    """The command line arguments that name the maker: ``module:function`` and a partial's arguments."""
+    """The command line arguments that name the maker."""
     if isinstance(make, partial):
         return (*named(make.func), *map(str, make.args))
     return (f"{make.__module__}:{make.__qualname__}",)
@@ -659,7 +599,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Reque
 
 
 def encode(message: object) -> bytes:
-    """A request or an answer as JSON. File names that are no text are escaped."""
+    """A message as JSON."""
     value = (type(message).__name__, message)
     try:
         return msgspec.json.encode(value)
@@ -668,7 +608,7 @@ def encode(message: object) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The request or answer in a line of JSON. Raises `ValueError` if it is none of this protocol."""
+    """The message in a line of JSON. Raises `ValueError` if it is none of this protocol."""
     try:
         try:
             kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
@@ -688,7 +628,6 @@ class Pipe:
         self.stopped_s = 0.0  # how long this process was stopped during the last wait
 
     def send(self, message: object) -> None:
-        """Send a request or an answer. Raises `OSError` if the other end is closed."""
         self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
@@ -709,7 +648,7 @@ class Pipe:
                 return is_there
 
     def receive(self) -> Any:
-        """Wait for a request or an answer. `EOFError` if the pipe closes, `ValueError` for anything else."""
+        """Wait for a message. `EOFError` if the pipe closes, `ValueError` for anything else."""
         self.wait(None)
         try:
             return decode(self._connection.recv_bytes())

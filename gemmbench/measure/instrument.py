@@ -1,7 +1,6 @@
 """An instrument's own process: ``python -m gemmbench.measure.instrument HANDLE MAKER [ARGUMENT...]``.
 
-It answers the requests of `model.instrument` until its parent goes. The maker, ``module:function``, makes the
-machine that does the work.
+It answers the requests of `model.instrument` until its parent goes.
 """
 
 from __future__ import annotations
@@ -37,22 +36,18 @@ _LOOK_S = 1e-4  # between two looks at a batch that runs while no request is the
 class Running(Protocol):
     """A batch in the device's queue."""
 
-    def done(self) -> bool:
-        """Whether the device has finished it."""
+    def done(self) -> bool: ...
 
-    def finish(self) -> Batch:
-        """Wait for it, and read its clocks."""
+    def finish(self) -> Batch: ...
 
 
 class Bench(Protocol):
     """A case that is ready to run."""
 
     @property
-    def prepared(self) -> wire.Prepared:
-        """The result of preparing it."""
+    def prepared(self) -> wire.Prepared: ...
 
-    def verify(self, when: wire.When) -> wire.Verified:
-        """Check what the timed launches compute."""
+    def verify(self, when: wire.When) -> wire.Verified: ...
 
     def start(self, clock: str, count: int, work: int) -> Batch | Running:
         """Run a batch; or only enqueue it if the clock is one of `Prepared.ahead`."""
@@ -64,29 +59,22 @@ class Bench(Protocol):
 class Executor(Protocol):
     """Runs cases of one kind on one device, or on the host."""
 
-    def build(self, case: Case) -> wire.Built:
-        """Compile a case's kernels and run nothing."""
+    def build(self, case: Case) -> wire.Built: ...
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench:
-        """Put a case's operands in place; `like` is a bench of this executor whose operands it shares."""
+        """Put a case's operands in place, or share those of `like`, a bench of this executor."""
 
 
 class Machine(Protocol):
-    """All devices of this process. `measure.machine.OpenCLMachine` is the real one.
-
-    Every method raises `NotMeasuredError`: there is no rate, and why.
-    """
+    """All devices of this process. Every method may raise `NotMeasuredError`."""
 
     problems: tuple[tuple[str, str], ...]  # see `wire.Opened`, known after the devices
 
-    def devices(self) -> tuple[DeviceFacts, ...]:
-        """Every device, in the order of ``--device``."""
+    def devices(self) -> tuple[DeviceFacts, ...]: ...
 
-    def host(self) -> HostFacts:
-        """The machine around them."""
+    def host(self) -> HostFacts: ...
 
-    def executor(self, case: Case, device: DeviceFacts | None) -> Executor:
-        """What runs a case."""
+    def executor(self, case: Case, device: DeviceFacts | None) -> Executor: ...
 
 
 _ANY_CASE = Case("peak", 0, "", "float", {})  # whose executor opens a device
@@ -103,7 +91,6 @@ class Server:
         self._free_since = 0.0  # when the last batch ended
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
-        """Do what a request asks; a batch may still be running."""
         return self._guarded(lambda: self._answer(request))
 
     def is_behind(self, request: wire.Request) -> bool:
@@ -122,10 +109,6 @@ class Server:
         return done
 
     def _answer(self, request: wire.Request) -> wire.Answer | Running:
-        """Do what a request asks, after making the machine if there is none yet. Errors are raised.
-
-        Return the answer, or a batch that is still running. Releasing an unknown handle does nothing.
-        """
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
             devices: tuple[DeviceFacts, ...] = ()
@@ -173,7 +156,6 @@ class Server:
         kernel = self._prepared[control.handle][0]
 
         def burst() -> float:
-            """Seconds for 10^9 operations, after a part that is not timed."""
             run(kernel, control.clock, max(1, control.count // _AWAY), max(1, control.work // _AWAY))
             batch = run(kernel, control.clock, control.count, control.work)
             return _short(batch.finest_s * batch.count / control.operations * GIGA)
@@ -222,7 +204,6 @@ def _waits(tasks: str = "/proc/self/task") -> dict[str, int]:
 
 
 def _longest(before: dict[str, int], after: dict[str, int]) -> float:
-    """The longest wait of one thread between two readings, in seconds."""
     return max((after[task] - before[task] for task in after if task in before), default=0) / 1e9
 
 
@@ -232,7 +213,7 @@ def _short(seconds: float) -> float:
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
-    """Answer requests, in their order, with the machine that `make` makes, until the pipe closes.
+    """Answer requests, in their order, until the pipe closes.
 
     While a batch runs, only the next batch can be enqueued, so the device need not wait for the parent.
     """
@@ -263,18 +244,13 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies, even if it hangs in a kernel."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def main(handle: str, maker: str, *arguments: str) -> None:
-    """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang.
-
-    `handle` is the inherited pipe. `maker`, a ``module:function``, is called with the arguments. Ctrl-C is
-    ignored. The status is 1 after an error, whose traceback is printed. On Linux it dies with its parent.
-    """
+    """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     drivers.ask_for_tiles()

@@ -73,7 +73,6 @@ class OpenCLMachine:
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
-        """What runs a case's kind on a device, or on the host without one; created when first needed."""
         kind = variant_of(case).executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:
@@ -81,10 +80,7 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
-        """A new executor of one kind of case, for a device (after registering drivers) or the host (None).
-
-        A CPU device's process limits numpy's BLAS to one thread.
-        """
+        """A new executor. A CPU device's process limits numpy's BLAS to one thread."""
         make = _executor(kind)
         if device is None:
             return make(pin_blas_threads)
@@ -101,7 +97,6 @@ class OpenCLMachine:
 
 
 def _with_libraries(device: DeviceFacts) -> DeviceFacts:
-    """The device with the BLAS libraries that are installed for it or for the host."""
     names = (MKL, CUBLAS, CLBLAST) if device.type == "gpu" else (MKL,)
     libraries = (name for name in names if _executor(name).is_installed(device))
     return replace(device, libraries=tuple(libraries))
@@ -121,8 +116,7 @@ def default() -> OpenCLMachine:
 def caching(folder: str) -> OpenCLMachine:
     """The machine of a tuner's children: it uses the drivers' compile caches, all in one folder.
 
-    So one child need not compile what another has compiled. Build times are then no result. The caches are
-    set up by environment variables of this process.
+    So one child need not compile what another has compiled. Build times are then no result.
     """
     os.environ.update({**_NO_CACHES, "CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
     os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
@@ -140,8 +134,7 @@ def blas_pools() -> list[Pool]:
 def pool_of(package: ModuleType = np) -> Pool | None:
     """The loaded BLAS that numpy or scipy most likely uses; None if nothing names it.
 
-    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other. If
-    threadpoolctl lists none, it is one of `blas.unlisted`.
+    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other.
     """
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
@@ -161,9 +154,8 @@ def all_cores() -> tuple[int, ...]:
 def pin_blas_threads() -> None:
     """Pin the caller and each BLAS thread to a core of its own, in the process of the host's BLAS.
 
-    If numpy and scipy each have a BLAS, their threads share the cores. Linux may wake a thread on its
-    caller's core and leave it there. The two then alternate: a product of 512 x 512 takes 24 ms instead of 2.
-    Nothing is pinned if there are no threads yet, or no multiple of the other cores, or the system refuses.
+    Linux may wake a thread on its caller's core and leave it there. The two then alternate: a product of
+    512 x 512 takes 24 ms instead of 2. Nothing is pinned if the threads are no multiple of the other cores.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
@@ -189,7 +181,7 @@ def pool_title(pool: Pool) -> str:
 
 
 def host_facts() -> HostFacts:
-    """Describe this machine for a saved run: CPU, memory, system, Python, BLAS, load. Takes 0.2 s.
+    """Describe this machine for a saved run. Takes 0.2 s.
 
     The environment has the user's variables that change measurements, not those that gemmbench sets.
     """
@@ -213,7 +205,6 @@ def host_facts() -> HostFacts:
 
 
 def _blas_warnings(pool: Pool | None) -> tuple[str, ...]:
-    """A sentence on a BLAS that is slower than the processor allows."""
     cpuinfo = ""
     with suppress(OSError):
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -244,10 +235,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 
 @cache
 def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
-    """The files with limit, usage and statistics of each control group that limits this process's memory.
-
-    Groups without a limit are omitted. The result is cached: a plan asks for free memory once per case.
-    """
+    """The files with limit, usage and statistics of each group that limits this process's memory."""
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
         for group in control_groups(root, "memory"):
@@ -270,8 +258,8 @@ class ControlGroup(NamedTuple):
 def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
     """The mounted control groups of this process for a controller, innermost first, up to the root.
 
-    Both versions count: v1 hierarchies with this controller, and v2. `root` replaces / in tests. Raises
-    `OSError` if /proc/self/cgroup cannot be read.
+    Both versions count: v1 hierarchies with this controller, and v2. Raises `OSError` if /proc/self/cgroup
+    cannot be read.
     """
     base = root / "sys/fs/cgroup"
     for line in (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -287,10 +275,7 @@ def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
 
 
 def _busy_cores() -> float:
-    """Cores that other programs and the hypervisor use, of those this process may use; 0 if unknown.
-
-    Sleeps for 0.2 s. A threaded BLAS waits for its slowest thread: one busy core can slow it down 100 times.
-    """
+    """Cores that other programs and the hypervisor use; 0 if unknown. Sleeps for 0.2 s."""
     before = usage(time.perf_counter(), os.getpid(), usable_cores())
     with suppress(OSError):  # under a library that shifts the clock
         time.sleep(_LOOK_S)
@@ -305,7 +290,6 @@ def cores() -> int:
 
 
 def _cpu_name() -> str:
-    """The CPU's name from /proc/cpuinfo, else what Python reports."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name") and (name := clean(line.partition(":")[2])):
@@ -340,8 +324,7 @@ class Usage:
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
     """The CPU time counted so far, stamped with `now`; None if the system does not report it.
 
-    `pid` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
-    all. `system` replaces psutil in tests.
+    Descendants of `pid`, this process, count as its own. `cores` are those to look at, None for all.
     """
     system = system or psutil
     try:
@@ -376,7 +359,6 @@ def processes(system: Any = None) -> dict[int, tuple[str, float]]:
 
 
 def _process_s(process: psutil.Process) -> float:
-    """CPU seconds of a process, with children that ended; 0 if it is gone."""
     with suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)

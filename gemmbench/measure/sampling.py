@@ -59,7 +59,7 @@ class Sampled:
 
     @property
     def scopes(self) -> dict[str, Scope]:
-        """The samples by scope (kernel, device, host). Empty without batches."""
+        """By scope (kernel, device, host). Empty without batches."""
         return {name: self.scope(name) for name in (self.batches[0].seconds if self.batches else {})}
 
     def scope(self, name: str, wall: bool = False) -> Scope:
@@ -89,19 +89,15 @@ class Rule:
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
-        """Stop at the policy's precision after `min_batches`, or if the next would pass `end`, after `least`.
-
-        `summary` gives the interval of the samples.
-        """
+        """Stop at the policy's precision after `min_batches`, or at `end` after `least`."""
         self._policy, self._end, self.least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
 
     def add(self, value: float, now: float, batch_s: float) -> None:
-        """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
+        """Add a sample taken at `now`, and set `stop` if it was the last: to "stable", or "budget".
 
-        `stop` becomes "stable" at the policy's precision, or "budget" if the next would pass the end. Raises
-        `ValueError` if the sample is not a positive finite number.
+        The next takes about ``batch_s``. Raises `ValueError` if the sample is not a positive finite number.
         """
         if not 0 < value < math.inf:
             raise ValueError(f"a sample is not a positive finite number: {value}")
@@ -114,25 +110,17 @@ class Rule:
 
 
 class Stream:
-    """Batches of one size, one after another. The next is requested before the last is read where that helps.
-
-    That does not help if launches take over half of a batch: those of the next would be in its wall time.
-    """
+    """Batches of one size. The next one is requested ahead, unless launches take over half of a batch."""
 
     def __init__(
         self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
     ) -> None:
-        """Run `size` problems in a batch, about `batch_s` long, with the endless handles of `order`.
-
-        Nothing runs yet. If launches took over half of the earlier batch `before`, none is requested ahead.
-        """
         self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
         self._is_launch_bound = before is not None and _is_launch_bound(before)
         self._end = -math.inf  # of the batch before
 
     def resized(self, batch: Batch, policy: Policy) -> Stream:
-        """The same handles with the batch size that fits a measured batch."""
         size = batch_size(batch.wall_s, policy)
         return Stream(self._order, self._clock, size, size * batch.wall_s, batch)
 
@@ -148,7 +136,6 @@ class Stream:
         return self._finished()
 
     def rest(self) -> tuple[Batch, ...]:
-        """Wait for the batches in flight."""
         return tuple(self._finished() for _ in range(len(self._asked)))
 
     def _finished(self) -> Batch:
@@ -184,9 +171,8 @@ def alone(
     """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
     At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
-    up first, unless a long problem of ``one_s`` seconds ran just before. It then samples until the device
-    would have reported a limit. If there is one, it warms up for 2 s and samples again for 1 s. The result
-    has the conditions. Tests replace `now`.
+    up first, unless a long problem of ``one_s`` seconds ran just before. Under a power limit, it warms up for
+    2 s and samples again for 1 s.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     if handle.watch.limit_s and not handle.load:
@@ -225,8 +211,7 @@ def _between_bursts(
 ) -> Sampled:  # fmt: skip
     """Sample between control bursts until enough batches are quiet, and their interval is narrow enough.
 
-    At least three batches run. If the row lacks quiet batches when its budget is spent, sampling goes on for
-    the policy's patience, and the row is "disturbed" if that did not help.
+    If quiet batches are lacking when the budget is spent, it goes on for the policy's patience.
     """
     assert handle.bursts is not None
     begin, count = now(), 1
@@ -263,11 +248,7 @@ def _power_of_two(one_s: float) -> int:
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
-    """Take batches from a stream until they are stable or the budget is spent, for ``least_s`` at least.
-
-    Take three at least, or `min_batches` if so many of the fastest fit in the policy's budget. If the first
-    batch shows that more than twice as many problems fit, start again with that size.
-    """
+    """Take batches until they are stable or the budget is spent, for ``least_s`` at least."""
     begin = now()
     rule = Rule(policy, begin + max(budget_s, least_s))
     batches: list[Batch] = []
@@ -283,10 +264,7 @@ def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_
 
 
 class Metered(AbstractContextManager["Metered"]):
-    """Runs batches of a handle back to back while somebody reads a meter: a context manager.
-
-    The next batch may be requested ahead. Leaving the context waits for it.
-    """
+    """Runs batches of a handle back to back while somebody reads a meter: a context manager."""
 
     def __init__(self, handle: Handle, clock: str) -> None:
         self._handle, self._clock = handle, clock
@@ -312,7 +290,6 @@ class Pairs:
 
     @property
     def ratio(self) -> Summary:
-        """Seconds of the first over those of the second, in the finest scope of both."""
         name = next(name for name in self.first.scopes if name in self.second.scopes)
         return interleaved_ratio(*(side.scopes[name].seconds for side in (self.first, self.second)))
 
@@ -323,10 +300,9 @@ def in_turn(
 ) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
-    Both are warmed up first. Sampling also stops when ``budget_s`` is spent. The order changes from pair to
-    pair, so a change of speed that lasts longer than a batch affects both. Under a power limit, sample again
-    in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has followed. The caller
-    should randomise the preparation order, because it decides memory placement. Tests replace `now`.
+    The order changes from pair to pair, so a slow change of speed affects both. Under a power limit, sample
+    again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has followed. The
+    caller should randomise the preparation order, because it decides memory placement.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]
@@ -355,10 +331,7 @@ def _pairs(
     first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
 ) -> tuple[Sampled, Sampled]:  # fmt: skip
-    """Run an even number of pairs until their ratio is stable or `end` is near. Return both sides.
-
-    The second side runs first in the first pair, and then in every other one. A pair takes about `pair_s`.
-    """
+    """Run an even number of pairs until their ratio is stable or `end` is near. Return both sides."""
     rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:
@@ -382,7 +355,6 @@ def _turn(source: Stream, now: Clock) -> Batch:
 
 
 def _mean(batches: Sequence[Batch]) -> Batch:
-    """Consecutive batches of one size as a single batch: mean seconds, summed counts and launch times."""
     means = {name: statistics.fmean(batch.seconds[name] for batch in batches) for name in batches[0].seconds}
     launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
     spans = [batch.device for batch in batches if batch.device]

@@ -75,8 +75,7 @@ class Counter(Protocol):
     scope: str  # what draws it: board, package
     step_s: float  # its readings move at least this often
 
-    def joules(self) -> float:
-        """Energy since a fixed moment. Raises `CounterError` if it cannot be read any longer."""
+    def joules(self) -> float: ...
 
 
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
@@ -108,9 +107,8 @@ def measure(
 ) -> Energy:
     """Joules for one problem from a counter, and the idle power before it, which is not subtracted.
 
-    Rest for 0.3 s, read the idle power for 0.5 s, warm up for 0.3 s, and run batches for a second; each may
-    last longer. `run` runs a number of problems. `clock` and `sleep` are replaced in tests. Raises
-    `CounterError` if the counter stands still, runs backwards or cannot be read.
+    `run` runs a number of problems. Raises `CounterError` if the counter stands still, runs backwards or
+    cannot be read.
     """
     sleep(_REST_S)
     idle_s, idle_joules, _ = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
@@ -131,10 +129,7 @@ def measure(
 def _between_moves(
     counter: Counter, step: Callable[[], object], least_s: float, clock: Clock
 ) -> tuple[float, float, int]:
-    """Repeat a step for at least `least_s`, from one movement of the counter to another.
-
-    Returns the seconds, joules and steps between. `CounterError` if it ran backwards or stands still.
-    """
+    """Repeat a step for `least_s` or more, between two movements of the counter: seconds, joules, steps."""
     begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
     while clock() - begin < least_s:
@@ -221,7 +216,6 @@ class NvidiaBoard:
         self._board = board_of(device)
 
     def joules(self) -> float:
-        """The energy that it has drawn. `CounterError` if it has no counter."""
         with nvml_errors():
             return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._board)) * 1e-3
 
@@ -251,7 +245,6 @@ class NvidiaBoard:
         )
 
     def _number(self, function: str | Callable[..., Any], *arguments: object) -> float | None:
-        """What a function of NVML, or a name of one, returns as a number; None if it fails."""
         with suppress(CounterError), nvml_errors():
             call = getattr(pynvml, function) if isinstance(function, str) else function
             return float(call(self._board, *arguments))
@@ -259,7 +252,6 @@ class NvidiaBoard:
 
 
 def _instant_milliwatts(board: Any) -> float:
-    """The power of the moment. `NVMLError` if the board does not report it."""
     (field,) = pynvml.nvmlDeviceGetFieldValues(board, [pynvml.NVML_FI_DEV_POWER_INSTANT])
     if field.nvmlReturn != pynvml.NVML_SUCCESS:
         raise pynvml.NVMLError(field.nvmlReturn)
@@ -269,8 +261,8 @@ def _instant_milliwatts(board: Any) -> float:
 class Rapl:
     """The energy of every processor package, from Linux's powercap tree (Intel's and AMD's).
 
-    Only top-level zones called package count. Their subzones (core, uncore, dram) are parts of them, and
-    ``psys`` is the whole machine. Raises `CounterError` if there is no such tree, or it may not be read.
+    Only top-level zones called package count: their subzones are parts of them, and ``psys`` is the whole
+    machine. Raises `CounterError` if there is no such tree, or it may not be read.
     """
 
     name = "RAPL"
@@ -305,7 +297,6 @@ def _microjoules(file: Path) -> int:
 
 
 def _text(file: Path) -> str:
-    """The text of a file, stripped. `CounterError` if unreadable, with a command if permission is denied."""
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except PermissionError:
@@ -326,19 +317,13 @@ _AT = attrgetter("at_s")
 
 
 class Monitor(Watch):
-    """Reads a device and its host while a window is open.
-
-    `device` is None for the host's BLAS. Tests replace `read` (the device), `look` (at the host) and `now`.
-    """
+    """Reads a device and its host while a window is open. `device` is None for the host's BLAS."""
 
     def __init__(
         self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        """Find how to read the device, and choose its warm-up and the clocks' resolution. Start no thread.
-
-        Only NVIDIA GPUs are read. The warm-up is 0.02 s for a CPU or the host, else 0.1 s.
-        """
+        """Choose how to read the device, its warm-up, and the clocks' resolution. Start no thread."""
         self._now = now
         self._read = read or _reader_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
@@ -352,7 +337,7 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Close an open window and open one: look at the host, and start a thread that reads every 10 ms."""
+        """Open a window: look at the host, and start a thread that reads the device every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
@@ -365,7 +350,7 @@ class Monitor(Watch):
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         """Close the window: readings by batch, the load of other programs, and whether a limit counts.
 
-        None if nothing was read. By the host's clock limits count only if the device worked most of the time.
+        By the host's clock limits count only if the device worked most of the time.
         """
         self.close()
         after = self._look(self._now())
@@ -401,7 +386,6 @@ class Monitor(Watch):
 
 
 def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
-    """Reads the clock, power, temperature and limits of an NVIDIA GPU; None for other devices."""
     if device is not None and device.type != "cpu" and is_nvidia(device):
         with suppress(CounterError):
             return NvidiaBoard(device).read
@@ -409,10 +393,9 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit, or a lower clock, was seen since the first batch.
+    """Whether a power or thermal limit, or a clock over 2 % lower, was seen since the first batch.
 
-    A limit counts if the clock is over 2 % below its maximum, or either is unknown: NVML still reports one
-    half a second after the load ended. A clock is lower if the median is over 2 % below the window's highest.
+    A limit at the maximum clock does not count: NVML still reports one half a second after the load ended.
     """
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]
@@ -444,7 +427,7 @@ def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> 
 
 
 def _readings_during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
-    """The readings during a batch, or a recent one before it. Readings are in the order of time."""
+    """The readings during a batch, or a recent one before it."""
     begin = bisect_left(readings, batch.begin, key=_AT)
     end = bisect_right(readings, batch.end, begin, key=_AT)
     if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:
@@ -457,6 +440,5 @@ def _value_by_batch(
     value: Callable[[Reading], float | None],
     middle: Callable[[list[float]], float],
 ) -> tuple[float | None, ...]:
-    """`middle` of the values during each batch, to 0.1; None where unknown, empty if all are unknown."""
     known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
     return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()

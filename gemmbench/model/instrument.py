@@ -1,8 +1,7 @@
 """The instrument: what a parent asks of the process that holds the drivers, and what that answers.
 
 A request and an answer are one message of JSON each, ``["verb", {...}]``, over `multiprocessing.connection`.
-Answers come in the order of the requests. The instrument decides nothing: when to stop, what comes next and
-what alternates with what is the parent's business.
+Answers come in the order of the requests. The parent decides when to stop and what alternates with what.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ after: what the last batch left, and one more problem."""
 
 @dataclass(frozen=True)
 class Open:
-    """List the devices, or describe the host and its BLAS, or open a device. Answered by `Opened`."""
+    """List the devices, or describe the host and its BLAS, or open a device."""
 
     host: bool = False  # describe the host: no driver is loaded
     device: DeviceFacts | None = None  # open this one, and list nothing
@@ -36,7 +35,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Build:
-    """Compile a case's kernels and run nothing. Answered by `Built`."""
+    """Compile a case's kernels and run nothing."""
 
     case: Case
     device: DeviceFacts
@@ -44,7 +43,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Compile a case (from its ``former`` folder, if any) and place its operands. Answered by `Prepared`."""
+    """Compile a case (from its ``former`` folder, if any) and place its operands."""
 
     handle: int  # that later requests name it by; the parent's choice
     case: Case
@@ -56,7 +55,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Verify:
-    """Check what the timed launches compute. Answered by `Verified`."""
+    """Check what the timed launches compute."""
 
     handle: int
     when: When
@@ -64,7 +63,7 @@ class Verify:
 
 @dataclass(frozen=True)
 class AskBatch:
-    """Run problems back to back. Answered by `Batch`."""
+    """Run problems back to back."""
 
     handle: int
     clock: str
@@ -85,7 +84,7 @@ class Control:
 
 @dataclass(frozen=True)
 class AskSeries:
-    """Run batches between control bursts, for some seconds, at least one. Answered by `Series`."""
+    """Run batches between control bursts, for some seconds, at least one."""
 
     handle: int
     clock: str
@@ -98,7 +97,7 @@ class AskSeries:
 
 @dataclass(frozen=True)
 class Release:
-    """Give a handle's memory back. Answered by `Released`."""
+    """Give a handle's memory back."""
 
     handle: int
 
@@ -205,12 +204,10 @@ Answer = Opened | Built | Prepared | Verified | Batch | Series | Released | Refu
 
 
 class NotMeasuredError(Exception):
-    """A case ends without a rate. The exception has the row's status and the reason for the user.
+    """A case ends without a rate: the row's status, and the reason for the user.
 
-    Attributes:
-        restart: the driver can no longer be trusted, so the next case needs a new process.
-        needs_s: the predicted seconds of a case that is over budget; else None.
-        handle: the handle whose answer was waited for, if known.
+    `restart`: the driver cannot be trusted, so the next case needs a new process. `needs_s`: the predicted
+    seconds of a case that is over budget. `handle`: the one whose answer was waited for, if known.
     """
 
     handle: int | None = None
@@ -267,17 +264,13 @@ class Instrument(Protocol):
         process: `NotMeasuredError` if that does not answer or has no matching device.
         """
 
-    def verify(self, handle: int, when: When) -> Verified:
-        """Check what the timed launches compute."""
+    def verify(self, handle: int, when: When) -> Verified: ...
 
-    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch without waiting for it."""
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None: ...
 
-    def finish(self) -> Batch:
-        """Wait for the oldest requested batch."""
+    def finish(self) -> Batch: ...
 
-    def series(self, request: AskSeries) -> Series:
-        """Run batches between control bursts."""
+    def series(self, request: AskSeries) -> Series: ...
 
     def release(self, handle: int) -> None:
         """Free a handle's memory. Do nothing if the instrument's process is gone."""
@@ -291,8 +284,7 @@ class Watch:
     load = ("", 0.0, 0.0)  # the last load that may be limited: see `Handle.load`; its begin and end
     tick_s = 0.0  # the resolution of the clocks that time batches
 
-    def begin(self) -> None:
-        """A window begins."""
+    def begin(self) -> None: ...
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         """End the window. Returns what the device and its host did while the batches ran, if it was read."""
@@ -308,7 +300,6 @@ class Bursts:
     seen_s: list[float] = field(default_factory=list)
 
     def settled(self, scope: Scope) -> Scope:
-        """A scope with its reference, as far as it is known now."""
         return quiet.settled(scope, quiet.undisturbed(self.seen_s, self.known_s))
 
 
@@ -328,11 +319,9 @@ class Handle:
         return self.instrument.verify(self.number, when)
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch; `work` multiplies the handle's own."""
         self.instrument.start(self.number, clock, count, work * self.work)
 
     def finish(self) -> Batch:
-        """Wait for the batch that was requested first, among all handles of the instrument."""
         return self.instrument.finish()
 
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:

@@ -1,9 +1,9 @@
 """Quiet windows: which batches of a CPU row count. A pure function of what is saved.
 
 A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and
-other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its
-bursts were as fast as undisturbed ones, and if no thread waited long for a core meanwhile. Nor does it count
-at a higher clock that the CPU has only now and then.
+other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both bursts
+were as fast as undisturbed ones, and no thread waited long for a core. Nor does it count at a higher clock
+that the CPU has only now and then.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def flags(scope: Scope) -> tuple[bool, ...]:
 
 
 def counted(scope: Scope) -> tuple[float, ...]:
-    """The samples that count: those of quiet batches; all of them if fewer than three are quiet."""
+    """The samples of quiet batches; all of them if fewer than three are quiet."""
     quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
     return quiet if len(quiet) >= LEAST_LONG else scope.seconds
 
@@ -68,7 +68,7 @@ def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
 
 
 def known(references_s: Sequence[float]) -> float:
-    """The known reference of earlier runs, oldest first: the 25 % quantile of those of the last nine, or 0.
+    """The reference of earlier runs, oldest first: the 25 % quantile of those of the last nine, or 0.
 
     So it is neither that of a run at a higher clock nor that of a disturbed run.
     """
