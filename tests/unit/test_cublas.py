@@ -272,8 +272,8 @@ def test_transfers_are_in_the_host_scope(install: Install, monkeypatch: pytest.M
     executor = CublasExecutor(DEVICE)
     monkeypatch.setattr(executor, "_exact_error", lambda *_: "")
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
-    # C once; verified on integers and on the case's operands; batches; verified on integers in the device scope
-    # or the host scope, which fills C before it is timed
+    # C once; verified on integers and on the case's operands; batches; verified on integers on the device or
+    # with transfers, before which C is filled
     copies = "".join(name[0] for name in driver.copies)
     assert re.fullmatch("u" + "(uuud){2}" + "(uuud){4,}" + "u?uuud", copies)
 
