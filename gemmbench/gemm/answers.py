@@ -20,19 +20,9 @@ from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm import operands
+from gemmbench.gemm import operands, verify
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
-from gemmbench.gemm.verify import (
-    GUARD,
-    PLAIN,
-    DrawnRows,
-    Terms,
-    first_not_finite,
-    merged,
-    numbers,
-    repeat_bounds,
-    stack,
-)
+from gemmbench.gemm.verify import PLAIN, DrawnRows, Terms, numbers, stack
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
@@ -79,10 +69,7 @@ class Exact:
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
-        """A sentence on the first wrong element of a C and the number of wrong rows, or "".
-
-        `c` is m x n of every problem of a batch, one below the other.
-        """
+        """The first wrong element of a C (m x n of every problem) and the number of wrong rows, or ""."""
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
         if not wrong.size:
@@ -107,8 +94,8 @@ class Exact:
 def exact_limit(problem: Gemm, sums: str = "") -> float:
     """The largest integer L up to which all integers are exact in C and in the sums of a kernel.
 
-    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. If tensor cores keep sums in fewer
-    digits than float has, it is half the range: 2^13 for fp8. `sums` is the type of sums if it is not C's.
+    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. Sums of tensor cores in fewer digits
+    than float has: half the range, 2^13 for fp8.
     """
     result = problem.result
     if not result.is_float:
@@ -122,11 +109,8 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     """Random integer operands whose partial sums are exact, with the widest range possible.
 
     The range and the density of A and B satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
-    from `exact_limit`. The host's sums in double precision are exact as well. Each process draws other
-    numbers.
-
-    `problem` is the timed one: alpha becomes 2 or -3 at random, and a beta other than 0 becomes -2. They are
-    1 and 0 if `without` lists them, because a kernel does not take them.
+    from `exact_limit`. Each process draws other numbers. `problem` is the timed one: alpha becomes 2 or -3, a
+    beta other than 0 becomes -2, or 1 and 0 if they are in `without`.
     """
     rng = np.random.default_rng(secrets.randbits(64))
     problem = replace(
@@ -210,7 +194,7 @@ class Verifiable(Protocol):
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The scopes whose launches differ; the others differ only in their transfers."""
+        """The scopes whose launches differ."""
 
     @property
     def sets(self) -> int: ...
@@ -229,7 +213,7 @@ class Verifiable(Protocol):
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Run the timed launches of a scope once, and return C, m x ldc, which the next launch may change.
 
-        `index` is the operand set, `c` C before, m x ldc. `problem`, if given, has another alpha or beta.
+        `index` is the operand set, `c` C before. `problem`, if given, has another alpha or beta.
         """
 
     def left(self) -> HostArray | None:
@@ -239,8 +223,8 @@ class Verifiable(Protocol):
 class Answers:
     """Verifies the results of one bench.
 
-    `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
-    "alpha" and "beta" if the kernel does not take them. `terms` are for sentences.
+    `values` are the operands of the case. `sums` is the type of sums, "" for C's. `without` lists "alpha" and
+    "beta" if the kernel does not take them.
     """
 
     def __init__(
@@ -253,7 +237,7 @@ class Answers:
 
     @property
     def before(self) -> HostArray:
-        """C before a problem, m x ldc; poisoned if beta is 0, because it must not be read."""
+        """C before a problem, m x ldc; poisoned if beta is 0."""
         return guarded(self._problem, unwritten(self._problem, self._values.c))
 
     @property
@@ -312,12 +296,7 @@ class Answers:
         return self._check_repeated(left, "in a batch: ")
 
     def _check_before(self, bench: Verifiable) -> Check:
-        """Check a kernel on exact integers, then on the case's own operands within the bounds of rounding.
-
-        Each runs in every scope (on the device, with transfers) whose launches differ. After a fault, nothing
-        runs with the case's own operands, nor if the bench is long. The case's A and B are put back. Returns
-        all checks as one.
-        """
+        """Check exact integers, then the case's own operands, in every distinct scope."""
         exact = exact_operands(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
         checks = [self._check_exact(bench, scope, 0, exact) for scope in bench.distinct]
@@ -325,27 +304,23 @@ class Answers:
         for scope in () if bench.is_long else bench.distinct:
             if all(check.verdict == "ok" for check in checks):
                 checks.append(self.check_own(bench.answer(scope, 0, self.before)))
-        return merged(checks)
+        return verify.merged(checks)
 
     def check_own(self, result: HostArray) -> Check:
         """Check a product of the case's own operands (m x ldc), and store it for later comparisons.
 
-        Gaps between the rows are checked. `NotMeasuredError` if the product exceeds the largest number of its
-        type.
+        `NotMeasuredError` if the product exceeds the largest number of its type.
         """
         self._result = self._inside(result).copy()
         checks = [self._check_guards(result), self._check_finite(self._result)]
         if checks[-1].verdict == "ok":
             checks.append(self._rows.check(self._result, self._values.c, self._sums, self._terms))
-        return merged(checks)
+        return verify.merged(checks)
 
     def _check_finite(self, c: HostArray) -> Check:
-        """Check the first row of C that has an element that is not finite, if there is one.
-
-        Raise `NotMeasuredError` if it cannot be finite, because the product exceeds the range of its type.
-        """
+        """Check the first row of C that is not finite. `NotMeasuredError` if the product exceeds its type."""
         problem, values = self._problem, self._values
-        row = first_not_finite(c, problem.result) if problem.result.is_float else None
+        row = verify.first_not_finite(c, problem.result) if problem.result.is_float else None
         if row is None:
             return Check("ok")
         rows = DrawnRows(problem, values.a, values.b, False, row)
@@ -354,25 +329,18 @@ class Answers:
         return rows.check(c, values.c, self._sums, self._terms)
 
     def _check_after(self, bench: Verifiable) -> Check:
-        """Check the C that the last timed batch left, then one more problem of exact integers if need be.
-
-        If all is right, the verified result is written to the user's ``--out``, if any.
-        """
+        """Check what the last batch left, then exact integers if need be. Write ``--out`` if all is right."""
         left = bench.left()
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
         if not (checks and bench.erases):
             checks += self._exact_checks_after(bench)
-        check = merged(checks)
+        check = verify.merged(checks)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check
 
     def _exact_checks_after(self, bench: Verifiable) -> list[Check]:
-        """Check one more problem of exact integers, multiplied by a random power of 2 unless of integer type.
-
-        It runs on the device and with transfers, on a random operand set and the next one. If there is one
-        set and both run the same launches, one is drawn. The case's A and B are put back.
-        """
+        """Check exact integers, multiplied by a random power of 2, in both scopes on random operand sets."""
         checks = []
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))
@@ -394,10 +362,10 @@ class Answers:
         return checks
 
     def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
-        """Run the exact problem in a scope on operand set `index`. Check C by Freivalds' method and its gaps.
+        """Check the exact problem in a scope on operand set `index`, which must hold its A and B.
 
-        C before is NaN if beta is 0. After the timed batches it holds integers, so that leaving C alone is
-        wrong. Then `what` is not empty, and begins the reason.
+        C before is NaN if beta is 0. After the timed batches (`what` is not empty) it holds integers, so that
+        leaving C alone is wrong.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
@@ -407,7 +375,7 @@ class Answers:
 
     def _check_guards(self, result: HostArray) -> Check:
         between = result[:, self._problem.n :]
-        if (between == between.dtype.type(GUARD)).all():
+        if (between == between.dtype.type(verify.GUARD)).all():
             return Check("ok")
         return Check("wrong", {}, ("cells between the rows of C were written",))
 
@@ -419,15 +387,12 @@ class Answers:
         return values.rows[0]
 
     def _check_repeated(self, left: HostArray, what: str) -> Check:
-        """Check that a later C (m x ldc) has the verified bits, or lies within `repeat_bounds` of it.
-
-        NaN and a written gap between rows are wrong. The reason begins with `what`.
-        """
+        """Check that a later C (m x ldc) has the verified bits, or lies within `repeat_bounds` of it."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")
         problem, values = self._problem, self._values
-        bounds = repeat_bounds(problem, values.a, values.b, values.c, values.generated, self._sums)
+        bounds = verify.repeat_bounds(problem, values.a, values.b, values.c, values.generated, self._sums)
         stacks = (stack(self._inside(c), problem.batch) for c in (got, right))
         wrong, first = 0, ""
         for number, (now, before) in enumerate(zip(*stacks, strict=True)):

@@ -114,7 +114,7 @@ class Cuda:
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """A function's launches as a CUDA graph: nothing runs before `replay`. `forget` frees it."""
+        """A function's launches as a CUDA graph: nothing runs before `replay`."""
         captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
         try:
@@ -140,7 +140,7 @@ class Cuda:
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
 
     def seconds(self, watch: Stopwatch) -> float:
-        """Wait until a stopwatch is stopped; its seconds. `NotMeasuredError` if enqueued work failed."""
+        """Wait until a stopwatch is stopped; its seconds."""
         self._call("cuEventSynchronize", watch.end)
         milliseconds = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
@@ -232,10 +232,7 @@ _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of
 
 
 class CublasLt:
-    """The part of cuBLAS that multiplies fp8, in the same stream. The scale factors of A and B are 1.
-
-    It accumulates as the tensor cores do, with about 14 bits, as nv-wgmma does.
-    """
+    """The part of cuBLAS that multiplies fp8, with sums of about 14 bits as nv-wgmma has."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
@@ -249,8 +246,8 @@ class CublasLt:
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
         """Enqueue C = alpha A op(B) + beta C of fp8 A and B, given addresses; B is stored transposed.
 
-        The plan (descriptors, algorithm) of the last call is reused for its shape and layout, else replaced.
-        Raises `NotMeasuredError`: unsupported for a type, shape or layout that it does not take, else failed.
+        The last call's plan is reused for its shape and layout. Raises `NotMeasuredError`: unsupported for a
+        type, shape or layout that it does not take, else failed.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:
@@ -343,9 +340,8 @@ class Cublas:
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
         """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
 
-        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. cuBLASLt
-        multiplies fp8. Raises `NotMeasuredError`: unsupported for a type or shape that it does not take, else
-        failed.
+        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. Raises
+        `NotMeasuredError`: unsupported for a type or shape that it does not take, else failed.
         """
         if not problem.m or not problem.n:
             return
@@ -528,7 +524,7 @@ class CublasBench(WallBench):
         """The CUDA graph of `count` problems from the next operand set on, captured once for both.
 
         A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256. The rotation first
-        moves on to set 0 or half-way, so few graphs are captured. The other sets still fill the caches.
+        moves on to set 0 or half-way, so few graphs are captured.
         """
         self._rotation.skip_to(max(1, self.sets // 2))
         key = count, self._rotation.index()

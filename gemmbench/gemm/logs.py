@@ -47,7 +47,7 @@ class _UnreadError(Exception): ...
 
 
 def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
-    """The data type of a product by the log's words for the types of A, B and C, and how it computes."""
+    """The data type of a product by the log's words for types, and how it computes."""
     name = _TYPES.get(a.lower())
     if a != b or name is None:
         raise _UnreadError(f"type {a}" if a == b else f"types {a} and {b}")
@@ -63,7 +63,6 @@ def _rows(
     lengths: Sequence[int], dtype: str, ld: Sequence[int | None], trans: Iterable[bool],
     batch: int = 1, alpha: float | None = None, beta: float | None = None,
 ) -> Call:  # fmt: skip
-    """A row-major product: `lengths` are m, n, k, `ld` of A, B, C, `trans` of A and B."""
     m, n, k = lengths
     trans_a, trans_b = trans
     if not all(isinstance(length, int) and 1 <= length <= LONGEST for length in (m, n, k, *filter(None, ld))):
@@ -302,7 +301,7 @@ class _Log:
         self._from = 0
 
     def counter(self, reader: Callable[[Any], Call | None], text: object, number: int) -> list[int]:
-        """The counters of a line, event or function: the caller increases the first or second."""
+        """The counters of a line, event or function: calls by the program, and cuBLAS's own."""
         self.is_log = True
         try:
             call = reader(text)
@@ -386,8 +385,7 @@ class _Log:
 def read_calls(path: Path, file: BufferedReader[Any]) -> tuple[dict[Call, int], str] | None:
     """Each call of a log and its count, in the order of the first, and what was not read; None without a log.
 
-    A call of cuBLAS that cuBLASLt logs too counts once. Raises `UsageError` if the log has no GEMM that can
-    be read, or too many different ones, or is a trace that is cut off.
+    Raises `UsageError` if the log has no GEMM that can be read, or too many, or is a trace that is cut off.
     """
     log, head = _Log(), file.peek(1)
     is_trace = head.lstrip().startswith(b"{") and b'"traceEvents"' in head

@@ -14,18 +14,10 @@ from gemmbench.gemm.operands import LONG_S, MOST_SETS
 from gemmbench.ladder import variant_of
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
+from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined_conditions
-from gemmbench.model.instrument import (
-    Batch,
-    Handle,
-    Instrument,
-    LostError,
-    NotMeasuredError,
-    Verified,
-    When,
-    too_slow,
-)
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.stats import rates
@@ -109,7 +101,7 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
         if not case.gemm.flops:
             return _untimed_row(row, handle)
         one_s = sum(launch.running_s for launch in row.launches)
-        if error := too_slow(one_s, policy):
+        if error := wire.too_slow(one_s, policy):
             raise error
         windows: list[Sampled] = []
         clocks = _timing_clocks(case, handle, one_s, policy)
@@ -124,11 +116,7 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 def _after_samples(
     handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy, windows: Sequence[Sampled] = ()
 ) -> Stages:
-    """Add energy, the host scope's parts and the map cycle, and verify again.
-
-    The parts are not timed again if batches in `windows` have them. The map cycle is last, so that its C is
-    verified.
-    """
+    """Add energy, the host scope's parts and the map cycle, which is verified with the rest at the end."""
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
         with Metered(handle, handle.prepared.clocks[0]) as run:
@@ -150,10 +138,8 @@ def _after_samples(
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its previous version (`former`) or its `versus` kernel.
 
-    Both kernels are verified before and after. Clocks that both have alternate, the others time the case
-    alone. Energy and parts follow only with `versus`. Raises `NotMeasuredError` if there is nothing to
-    compare with, `WrongError` if the case's answer is wrong, `_OtherKernelError` if only the kernel of
-    ``--versus`` cannot run.
+    Raises `NotMeasuredError` if there is nothing to compare with, `WrongError` if the case's answer is wrong,
+    `_OtherKernelError` if only the kernel of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -196,11 +182,10 @@ _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved ke
 def _prepared_pair(
     held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
 ) -> tuple[Handle, Handle]:
-    """Prepare the case's own kernel and the other one, which must pass its exact test; `held` releases them.
+    """Prepare both kernels, in random order, because the first gets other memory; `held` releases them.
 
-    They share operands if they run on one instrument and can. Which is prepared first is random, because it
-    gets other memory. For a previous version, the case's own kernel is verified before `_other_kernel_error`
-    is raised, unless the process is lost or must restart.
+    The other one must pass its exact test. They share operands if they can. For a previous version, the
+    case's own kernel is verified before `_other_kernel_error` is raised.
     """
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
@@ -225,7 +210,7 @@ def _prepared_pair(
     return now or prepare(own, former), former
 
 
-def _verified_other(former: Handle, when: When) -> Verified:
+def _verified_other(former: Handle, when: wire.When) -> wire.Verified:
     verified = former.verify(when)
     if verified.check.verdict == "wrong":
         error = NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
@@ -237,10 +222,10 @@ def _verified_other(former: Handle, when: When) -> Verified:
 def _timed_in_pairs(
     now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
-    """Sample both kernels in alternating batches, in every clock that both have.
+    """Sample both kernels in alternating batches, in every clock that both have; also returns these clocks.
 
-    Returns the batches of both by clock, and the shared clocks. The host clock gets 15 % of the budget (1 s
-    at least), with the host's BLAS 85 %. With that on a CPU it gets half, and "device" is shared.
+    The host clock gets 15 % of the budget, with the host's BLAS 85 %. With that on a CPU it gets half, and
+    "device" is shared.
     """
     on_host = former.prepared.clocks == ("host",)
     clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -265,10 +250,10 @@ def _timed_in_pairs(
 
 
 def _with_pairs(
-    row: Row, case: Case, former: Handle, verified: Verified,
+    row: Row, case: Case, former: Handle, verified: wire.Verified,
     sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
 ) -> Row:  # fmt: skip
-    """The row with the samples of both sides (the other's as `former`), and with notes and conditions.
+    """The row with the samples of both sides, its notes and conditions.
 
     If one side's events contradict the wall clock, both get wall-clock times; with the host's BLAS always.
     """
@@ -293,7 +278,7 @@ def _with_pairs(
 
 
 def _can_share(present: Case, other: Case) -> bool:
-    """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
+    """Whether two cases can share operands: the same executor, and no image unless it is one kernel."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
         kernels[0] is kernels[1] or not any(kernel.launches.images for kernel in kernels)
@@ -319,28 +304,24 @@ def refuse_if_too_slow(
 ) -> None:
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
-    The time of a smaller problem is scaled by flops: see `_smaller_times`. One with less than a 64th of the
-    flops may not fill the device. It does not decide, unless the next trial would exceed the budget, too, or
-    could not be larger. Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if a
-    trial's exact test fails.
+    The time of a smaller problem is scaled by flops. One with less than a 64th of them may not fill the
+    device, so it seldom decides. Raises `NotMeasuredError` (skipped), `WrongError` if a trial's exact test
+    fails.
     """
     problem = case.gemm
     for smaller, took_s in _smaller_times(instrument, case, device, policy):
-        if not (error := too_slow(took_s * problem.flops / smaller.flops, policy)):
+        if not (error := wire.too_slow(took_s * problem.flops / smaller.flops, policy)):
             return
         is_whole = smaller.flops * problem.batch == problem.flops * smaller.batch
         is_near = problem.flops <= _GROWS**3 * smaller.flops
-        if is_whole or is_near or too_slow(took_s * _GROWS**3, policy):
+        if is_whole or is_near or wire.too_slow(took_s * _GROWS**3, policy):
             raise error
 
 
 def _smaller_times(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Iterator[tuple[Gemm, float]]:
-    """Smaller problems and their seconds: the case's `measured` one, then trials, which run when asked for.
-
-    Their edges are at most 256, 1024 and so on, as long as the case has 8 times their flops.
-    """
+    """Smaller problems and their seconds: the case's `measured` one, then trials on demand."""
     if case.measured:
         yield case.measured
     for edge in (_EDGE * _GROWS**power for power in itertools.count()):
@@ -390,7 +371,7 @@ def verified_row(case: Case, handle: Handle) -> Row:
 
 
 def verified_row_after(row: Row, handle: Handle) -> Row:
-    """Verify after the batches, and add the check to the row. A wrong row loses its samples and energy."""
+    """Verify after the batches. A wrong row loses its samples and energy."""
     verified = handle.verify("after")
     check = verified.check
     notes = (*row.notes, *verified.notes)
@@ -407,11 +388,7 @@ def _untimed_row(row: Row, handle: Handle) -> Row:
 
 
 def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
-    """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem.
-
-    Then the host clock reads events too. Kernels with images keep all, because the host's upload fills an
-    image without a launch.
-    """
+    """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem."""
     clocks = handle.prepared.clocks
     fits = len(clocks) * policy.min_batches * one_s <= policy.budget_s or one_s < LONG_S
     return clocks if fits or "host" not in clocks or variant_of(case).launches.images else ("host",)
@@ -423,10 +400,7 @@ def _parts_count(row: Row, policy: Policy) -> int:
 
 
 def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """The samples by scope from the batches of each clock, and a note if they had to be replaced.
-
-    If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.
-    """
+    """The samples by scope, by the wall clock if most events contradict it; then with a note."""
     samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
     if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
@@ -437,7 +411,7 @@ def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tupl
 
 
 def _clocks_agree(batch: Batch) -> bool:
-    """Whether a batch's events fit in its wall time and fill it, within 10 % and the cost of launches."""
+    """Whether a batch's events fit in its wall time and fill it, but for the cost of launches."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
     launch_s, (start, stop) = batch.launch_s or 0.0, batch.device or (0.0, wall)

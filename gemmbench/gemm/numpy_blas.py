@@ -71,11 +71,7 @@ class NumpyBench:
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
-        """Copy the operands for every operand set, and decide between numpy and scipy.
-
-        scipy multiplies if alpha is not 1 or beta is not 0, unless rows have gaps. There is one set, or
-        enough to fill the caches twice if `policy.cold`.
-        """
+        """Copy the operands for every operand set, and decide between numpy and scipy."""
         self._problem = problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
@@ -99,7 +95,7 @@ class NumpyBench:
         self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built, unit=unit)
 
     def _library(self) -> tuple[bool, dict[str, int | float | str], tuple[str, ...]]:
-        """Whether it adds to C in place, a choice with the library's name if numpy is replaced, and notes."""
+        """Whether it adds to C in place, the library's name if numpy is replaced, and notes."""
         problem, values = self._problem, self._stored
         if not problem.flops or (problem.alpha == 1 and problem.beta == 0):
             return False, {}, ()
@@ -141,10 +137,7 @@ class NumpyBench:
         return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run `count` problems, rotating among operand sets.
-
-        If the library adds to C, the last problem's C is restored before it, outside the measured time.
-        """
+        """Run `count` problems. If the library adds to C, the last one's C is restored, untimed."""
         sets = [self._calls(self._problem, *matrices) for matrices in self._sets]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
         self._next += count
@@ -166,10 +159,7 @@ class NumpyBench:
     def _calls(
         self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> list[Callable[[], object]]:
-        """The calls that compute a problem: one of numpy, or one of scipy for each problem of the batch.
-
-        They write `out`. scipy adds to it in place if beta is not 0, so it must hold C before.
-        """
+        """The calls that write `out`: one of numpy, or one of scipy for each problem."""
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]
@@ -194,7 +184,7 @@ def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
 
 
 def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-    """A call that computes C = alpha A B + beta C in place, by scipy. `a` and `b` are op(A) and op(B).
+    """A call that computes C = alpha A B + beta C in place, by scipy, from op(A) and op(B).
 
     The BLAS stores columns, so it computes the transpose of C from views: op(B)^T op(A)^T.
     """
@@ -276,9 +266,9 @@ class Mkl:
         return bool((c != size * most * most).any())
 
     def call(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-        """A call of C = alpha op(A) op(B) + beta C in place, for one problem's matrices as they are stored.
+        """A call of C = alpha op(A) op(B) + beta C in place, for matrices as they are stored.
 
-        Rows may have gaps. Row-major products of char get A + 128 as unsigned numbers, with -128 as offset.
+        Row-major products of char get A + 128 as unsigned numbers, with -128 as offset.
         """
         name, scalar = _ROUTINES[problem.dtype]
         is_char = problem.dtype == "char"

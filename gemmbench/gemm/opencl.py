@@ -49,10 +49,9 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """Compile a case, and return a bench with its operands in place, or with those of `like`.
+        """A bench of a case, with its operands or those of `like`; or of a trial `problem`, with beta 0.
 
-        A trial `problem` replaces the case's, with generated operands and beta 0. Raises `NotMeasuredError`
-        for errors of compiler, driver and operands.
+        Raises `NotMeasuredError` for errors of compiler, driver and operands.
         """
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _refusing_other_folders(case):
@@ -115,8 +114,7 @@ class GemmExecutor:
     ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file. `root` is another kernels folder.
 
-        Pre- and post-processing kernels, which variants share, have no PTX target. `NotMeasuredError` if they
-        do not compile, or `root` has none for transposed operands.
+        `NotMeasuredError` if they do not compile, or `root` has none for transposed operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.launches.passes if step.role == "multiply"}
@@ -138,9 +136,8 @@ class GemmExecutor:
     ) -> Sequence[Step]:  # fmt: skip
         """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
-        Temporaries and images are allocated unless `buffers` has them; its images count as filled. `fixed`
-        keeps the multiplication's planned work-group. `NotMeasuredError` if a kernel does not take that
-        group, or a user's kernel these arguments.
+        Temporaries and images are allocated unless `buffers` has them. `fixed` keeps the planned work-group.
+        `NotMeasuredError` if a kernel does not take that group, or a user's kernel these arguments.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -277,10 +274,7 @@ def _variant(case: Case) -> Variant:
 
 @contextmanager
 def _refusing_other_folders(case: Case) -> Iterator[None]:
-    """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported), without paths.
-
-    They may take other arguments than today's host code.
-    """
+    """Turn errors of another folder's kernels, which may take other arguments, into `NotMeasuredError`."""
     try:
         yield
     except Exception as error:
@@ -334,8 +328,8 @@ class Clblast:
     ) -> ClblastCall:
         """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
 
-        Column-major, the stored C is C^T = op(B)^T op(A)^T. CLBlast copies operands that its kernel wants in
-        the other order, so the call uses the order with the smaller temporary buffer.
+        CLBlast copies operands that its kernel wants in the other order, so the call is row- or column-major,
+        whichever has the smaller temporary buffer.
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t

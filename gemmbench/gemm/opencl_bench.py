@@ -129,8 +129,8 @@ class QueuedBatch:
     ) -> None:  # fmt: skip
         """A batch of `count` problems, enqueued from `begin` until now.
 
-        `events` are roles and events of all launches, except of `silent` problems, which follow the first.
-        `look` checks the last problem's C, if not None. `wait` is of the kernel that kept the device busy.
+        `events` have the roles of all launches, except of `silent` problems, which follow the first. `look`
+        checks the last problem's C. `wait` is of the kernel that kept the device busy.
         """
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._silent, self._wait = silent, wait
@@ -143,10 +143,9 @@ class QueuedBatch:
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """Wait for the batch, and read its events and the wall clock. Times are in seconds of one problem.
+        """Wait for the batch, and read its events and the wall clock: seconds of one problem.
 
-        A last problem on an erased C is checked, and timed only in batches of up to three. GPUs also time the
-        chain of launches. It is the device scope if some were silent, and the first is not timed.
+        GPUs also time the chain of launches. It is the device scope if some were silent.
         """
         with errors():
             self._events[-1][1].wait()
@@ -194,8 +193,7 @@ class GemmBench:
     ) -> None:
         """Fill every operand set, and bind the launches of `timed`.
 
-        There is one set, or enough to fill the caches twice if `policy.cold`. `mode` is the memory mode. An
-        operand that kernels read as an image has a buffer, too.
+        An operand that kernels read as an image has a buffer, too.
         """
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
@@ -295,9 +293,8 @@ class GemmBench:
     def verify(self, when: instrument.When) -> instrument.Verified:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
-        ``exact`` runs the small exact problems instead. A long problem's own operands are checked after its
-        first batch, which "after" reports, with what a batch's own check found wrong. A forbidden write
-        refills the operands; after the batches it raises `NotMeasuredError` if several benches share them.
+        ``exact`` runs the small exact problems instead. A forbidden write refills the operands; after the
+        batches it raises `NotMeasuredError` if several benches share them.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
@@ -375,10 +372,7 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Count a batch; whether to check its last problem on an erased C.
-
-        Of batches of one problem that is not long, every second one is checked.
-        """
+        """Count a batch; whether to check its last problem. Every second batch of one short problem is."""
         self._batches += 1
         return self._comparer is not None and (count > 1 or self.is_long or self._batches % 2 == 0)
 
@@ -435,10 +429,10 @@ class GemmBench:
             self.runtime.fill(buffer, pattern, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | Running:
-        """Enqueue `count` problems back to back; on a CPU also wait for them.
+        """Enqueue `count` problems back to back; on a CPU also wait for them. The last may be checked.
 
-        The last may run on an erased C, to be checked. On NVIDIA GPUs only the first and the last few have
-        events. Before problems under 0.2 ms, a kernel keeps the GPU busy until all are queued.
+        On NVIDIA GPUs only the first and the last few have events. Before problems under 0.2 ms, a kernel
+        keeps the GPU busy until all are queued.
         """
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
@@ -482,10 +476,7 @@ class GemmBench:
         self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C, erase all temporaries, run the timed launches of a scope once, and return C, a view.
-
-        Another `problem` differs in alpha or beta. The device scope's wall and event times are stored.
-        """
+        """See `Verifiable`; it erases all temporaries first."""
         queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
         matrix.fill(c)
@@ -521,7 +512,7 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
-        """A view of C after this bench's last batch; None if it changed since or device batches add to it."""
+        """See `Verifiable`; a view."""
         if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
         index, clock, _ = self._rotation.last
@@ -578,8 +569,7 @@ class GemmBench:
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
         """Run one problem from host memory to host memory. Returns its wall seconds by part.
 
-        It is timed as a whole if it is under 5 ms or has images, unless `clock` asks for parts. A map cycle
-        also maps and fills the operands first, and maps them all at the end.
+        A map cycle also maps and fills the operands first, and maps them all at the end.
         """
         a, b, c = operands = self._operands[index]
         self._rotation.on_device = False
@@ -618,7 +608,7 @@ class GemmBench:
 
 
 class WallBench(GemmBench):
-    """A bench for steps whose events have no times: it uses the wall clock, and has no kernel scope."""
+    """A bench for steps whose events have no times: it uses the wall clock."""
 
     _ahead: tuple[str, ...] = ()
     stamped = erases = False

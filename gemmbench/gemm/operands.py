@@ -46,8 +46,8 @@ class Laps:
         """End the enqueueing, wait for the device, and split the time between host and device.
 
         `busy` returns the device's seconds for upload, passes and kernel; without it, the whole wait counts
-        as passes. The wait beyond these seconds is ``waiting``. If the device was busy for longer than the
-        wait, the rest overlapped the host's work, and is subtracted from ``upload`` and ``enqueue``.
+        as passes. The wait beyond is ``waiting``. Time in which the device overlapped the host is taken from
+        ``upload`` and ``enqueue``.
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)
@@ -82,10 +82,9 @@ LONG_S = 0.005
 
 
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
-    """Run `count` problems in the host scope, and return a batch of mean seconds.
+    """A batch of `count` problems in the host scope; `run` runs one and returns its seconds by part.
 
-    `run` runs one and returns its seconds as `Laps.end` does. If they are split, the clock "host" also gets
-    the device scope, and the kernel scope if known.
+    If they are split, the clock "host" also gets the device scope, and the kernel scope if known.
     """
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
@@ -114,10 +113,7 @@ class Matrices:
     rows: list[DrawnRows] = field(default_factory=list, compare=False)  # of the reference, once it is made
 
     def stored(self, problem: Gemm) -> Matrices:
-        """A, B and C as the problem stores them: transposed or not, with its leading dimensions.
-
-        Gaps between the rows of A and B are poisoned; those between the rows of C hold guards.
-        """
+        """A, B and C as the problem stores them: gaps in A and B are poisoned, those in C guarded."""
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         a = transposed(self.a, problem.batch) if problem.trans_a else self.a
         b = transposed(self.b, problem.batch) if problem.trans_b else self.b
@@ -187,10 +183,7 @@ def clear_caches() -> None:
 
 
 def read_header(path: str) -> MatrixHeader:
-    """Shape and type of the matrix in a .npy file, without reading its elements.
-
-    Raises `OperandError` if it is no complete .npy file, or no matrix of float, double or half.
-    """
+    """Shape and type of the matrix in a .npy file. `OperandError` if it is cut short or not supported."""
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
@@ -213,10 +206,7 @@ def read_header(path: str) -> MatrixHeader:
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
-    """A matrix from a .npy file, converted to row-major order and the machine's byte order.
-
-    Raises `OperandError` if it cannot be read, differs from the `wanted` header, or holds NaN or infinity.
-    """
+    """A matrix from a .npy file, row-major. `OperandError` if it differs from `wanted`, or is not finite."""
     if read_header(path) != wanted:
         raise OperandError(
             f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
@@ -244,7 +234,7 @@ def save_result(path: str, values: HostArray) -> None:
 
 
 def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
-    """How many operand sets a GEMM rotates among: 1, or if cold, enough to fill the device's caches twice."""
+    """How many operand sets a GEMM rotates among: 1, or if cold, enough to fill the caches twice."""
     if not policy.cold or not problem.operand_bytes:
         return 1
     return rotating_sets(problem, last_level_cache(device), device.global_mem_bytes // 2)

@@ -24,8 +24,8 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    They are as a device stores them: bfloat16 as its bits, tf32 with all of float's digits. Integers are
-    uniform over the range of a char. Equal problems and seeds give equal operands, however they are stored.
+    They are as a device stores them. Integers are uniform over the range of a char. Equal problems and seeds
+    give equal operands, however they are stored.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -82,7 +82,7 @@ def _largest_sum(problem: Gemm, most: int) -> float:
 
 
 def poison(dtype: DType) -> Any:
-    """The value of unwritten cells and of those that must not be read: NaN, or the largest integer."""
+    """The value of unwritten and forbidden cells: NaN, or the largest integer."""
     # The bits of the largest integer are a NaN of bfloat16 and fp8, which numpy stores as integers.
     return dtype.numpy.type(np.nan if dtype.numpy.kind == "f" else dtype.largest)
 
@@ -189,8 +189,8 @@ class ExactTest:
         """The test of a problem that is small enough for exact sums; `ValueError` if it is not.
 
         Gaps between rows of A and B are NaN, and C if beta is 0, unless it `has_numbers`. Guards are around
-        the rows of C. `layout` is None for odd leading dimensions. `room` rows behind A, B and C belong to
-        nobody. `unread` elements behind A and B may not be read.
+        the rows of C. `room` rows behind A, B and C belong to nobody. `unread` elements behind A and B may
+        not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -222,7 +222,7 @@ class ExactTest:
         )
 
     def error(self, result: HostArray, terms: Terms = PLAIN) -> str:
-        """A sentence on a cell written outside a flat C or its first wrong element (with its tile); or ""."""
+        """The first cell written outside a flat C, or its first wrong element; or ""."""
         batch, n, ldc = self.problem.batch, self.problem.n, self.layout.ldc
         m = self.problem.m * batch
         written = result != result.dtype.type(GUARD)
@@ -242,14 +242,13 @@ class ExactTest:
 
 
 def with_row_length(matrix: HostArray, ld: int, fill: Any) -> HostArray:
-    """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
+    """A matrix in rows of ``ld`` elements, the rest filled."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
     return _flat_with_gaps(matrix, ld, fill).reshape(len(matrix), ld)
 
 
 def _flat_with_gaps(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
-    """A flat matrix with rows of ``ld`` elements and ``extra`` more at the end; what is added is filled."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
     flat[: rows * ld].reshape(rows, ld)[:, :columns] = matrix
@@ -383,8 +382,7 @@ class DrawnRows:
     ) -> None:
         """Draw up to 32 rows of C of all problems (or use one `row`), and compute A B and its errors' size.
 
-        `a` and `b` are op(A) and op(B) of every problem, one below the other, as stored. The size of
-        `generated` ones, which are uniform, is a sum of squares, else of absolute values.
+        That is a sum of squares for `generated` operands, which are uniform, else of absolute values.
         """
         self._problem, self._generated = problem, generated
         every = problem.batch * problem.m
@@ -413,9 +411,8 @@ class DrawnRows:
     def check(self, c: HostArray, c0: HostArray, sums: str = "", terms: Terms = PLAIN) -> Check:
         """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
-        `c` is C after, m x n of every problem. `c0` is C before, not read if beta is 0. `sums` is the type of
-        sums if it is not C's. The figures are the largest error over its bound, and in units of the last
-        place of C's largest element.
+        `c` is C after, m x n of every problem, `c0` C before. `sums` is the type of sums, "" for C's. The
+        figures are the largest error over its bound, and in units of the last place of C's largest element.
         """
         problem = self._problem
         got, product, added = self._values(c, c0)
@@ -442,10 +439,7 @@ class DrawnRows:
         return Check("wrong", figures if all(map(math.isfinite, figures.values())) else {}, (reason,))
 
     def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
-        """What exceeds the largest number of its type where C is not finite, as a sentence begins; or "".
-
-        That is the product, or the sums on the way to it. Arguments as of `check`, of a user's operands.
-        """
+        """What exceeds the largest number of its type where C is not finite: the product, its sums, or ""."""
         got, product, added = self._values(c, c0)
         result, kept = self._problem.result, DTYPES[sums] if sums else self._problem.result
         with np.errstate(all="ignore"):
@@ -510,7 +504,7 @@ def largest(dtype: DType) -> float:
 
 
 def first_not_finite(c: HostArray, dtype: DType) -> int | None:
-    """The first row of C, m x n of every problem, that has an element that is not finite; None if all are."""
+    """The first row of C, m x n of every problem, with an element that is not finite; or None."""
     for part in blocks(*c.shape):
         is_finite = np.isfinite(decode(c[part], dtype)).all(axis=1)
         if not is_finite.all():
@@ -524,7 +518,7 @@ def _limits(dtype: DType) -> Any:
 
 
 def merged(checks: Sequence[Check]) -> Check:
-    """Several checks as one: the largest of each figure and every reason once; wrong if there is a reason."""
+    """Several checks as one: the largest of each figure and every reason once."""
     figures: dict[str, float] = {}
     for check in checks:
         for name, value in check.figures.items():

@@ -182,7 +182,7 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each shape once, with the names of all, ``q = k and 2 more``, and calls added up if any has several."""
+    """Each shape once, with the names of all, ``q = k and 2 more``, and calls added up."""
     groups = by_key((replace(shape, name="", calls=1), shape) for shape in shapes)
     are_counted = any(shape.calls > 1 for alike in groups.values() for shape in alike)
     return tuple(
@@ -258,9 +258,8 @@ def read_shapes(
 ) -> tuple[Shape, ...]:
     """The shapes of a CSV file, in its order, or the calls of a log (`logs`), each once with its count.
 
-    A shape without a name is called after its line: ``shapes.csv:2``. `trans_a` and `trans_b` are defaults
-    for a CSV file. `remark` gets a sentence if lines of a log were not read. Raises `UsageError` if the file
-    cannot be read, or a column or value is not valid.
+    `trans_a` and `trans_b` are defaults for a CSV file. `remark` gets a sentence if lines of a log were not
+    read. Raises `UsageError` if the file cannot be read, or a column or value is not valid.
     """
     try:
         with io.BufferedReader(io.FileIO(path), _AHEAD) as file:
@@ -362,10 +361,7 @@ class Net:
 
 @lru_cache(maxsize=16)
 def nets(run: Run) -> tuple[Net, ...]:
-    """AlexNet's products on every device and in every type for which the run has all layers.
-
-    Each layer has its fastest row in the device scope, and the seconds of all its towers (halves of the net).
-    """
+    """AlexNet's products on every device and in every type for which the run has all layers."""
     layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
     for row in run.rows:
         for label in row.label.split(" = ") if row.kind == "gemm" and row.device != HOST else ():

@@ -74,8 +74,7 @@ Maker = Callable[..., object] | partial[object]
 def for_threads() -> dict[str, str]:
     """Environment variables for the threads of a measuring process; the user's values win.
 
-    If this process may use all cores, CPU drivers pin each thread to one: two threads that share a core would
-    halve the rate.
+    CPU drivers pin each thread if this process may use all cores: two on one core would halve the rate.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     return {name: value for name, value in THREADS.items() if is_ours or name not in PINNING}
@@ -93,10 +92,7 @@ POCL_CACHE = "POCL_CACHE_DIR"
 
 @contextlib.contextmanager
 def _scratch_folder() -> Iterator[dict[str, str]]:
-    """A variable that names a folder for what PoCL writes, which is deleted; {} if there is none.
-
-    Without its cache PoCL leaves each program of a killed process in the user's folder.
-    """
+    """A variable that names a folder for what PoCL writes, which is deleted; {} if there is none."""
     try:
         folder = tempfile.TemporaryDirectory(
             prefix="gemmbench-", dir=os.environ.get(POCL_CACHE) or None, ignore_cleanup_errors=True
@@ -115,11 +111,9 @@ class WorkerError(UsageError):
 class Worker(contextlib.AbstractContextManager["Worker"]):
     """An instrument in a process of its own: see `model.instrument.Instrument`.
 
-    A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
-    prepared again when they are next used.
-
-    The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin for 30 to 130 ms after
-    a call. So the processes of devices are stopped while the BLAS works, and the other way round.
+    A process that dies, hangs or refuses with `restart` is replaced at the next request. The host's BLAS has
+    a second process. Threads of a BLAS, and of some drivers, spin for 30 to 130 ms after a call. So the
+    processes of devices are stopped while the BLAS works, and the other way round.
     """
 
     failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang, and devices that do not open
@@ -172,7 +166,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:  # fmt: skip
-        """See `Instrument`; without a device, in the process of the host's BLAS."""
+        """Without a device, in the process of the host's BLAS."""
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
@@ -223,7 +217,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch, after untimed ones if this process was paused since its last."""
         self._ensure_prepared(handle)
         request = wire.AskBatch(handle, clock, count, work)
         self._take_turn()
@@ -299,7 +292,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
-        """Send a request, to a new process if there is none, unless it needs a handle of the last one."""
+        """Send a request, to a new process unless it needs a handle of the last one."""
         needs_handle = isinstance(request, wire.AskBatch | wire.AskSeries | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
@@ -343,7 +336,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return answer
 
     def _take_turn(self) -> None:
-        """Let this worker's process run, and pause those of the other kind: the BLAS or the devices."""
+        """Let this worker's process run, and pause those of the other kind."""
         for other in self._family:
             if other._is_host != self._is_host and other._is_active:
                 other._pause()
@@ -458,7 +451,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
 
         Drivers that crash or hang are excluded: see `problems`. Raises `WorkerError` if there still is no
-        list, or the host's process fails or has another protocol.
+        list.
         """
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
@@ -469,7 +462,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened.devices, host
 
     def open(self, device: DeviceFacts) -> drivers.Problem | None:
-        """Open a device in 120 s, in the measuring process. Returns a problem if that fails or crashes."""
+        """Open a device in 120 s. Returns a problem if that fails or crashes."""
         self.limit(_START_LIMIT_S)
         try:
             self._call(wire.Open(device=device), wire.Opened)
@@ -512,10 +505,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case within the policy's time limit: yields its stages, and returns its row.
-
-        An `Exception` gives a row with the reason. After unexpected ones the processes are ended.
-        """
+        """Measure one case within the policy's time limit: yields its stages, and returns its row."""
         self.limit(policy.time_limit_s)
         try:
             measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
@@ -536,7 +526,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
 
 def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
-    """Whether Linux reports every thread of a process as stopped or dead, or the process is gone."""
+    """Whether Linux reports every thread of a process as stopped or dead, or it is gone."""
     try:
         states = [
             (task / "stat").read_text().rpartition(")")[2].split()[0]
@@ -633,8 +623,8 @@ class Pipe:
     def wait(self, seconds: float | None = 0.0) -> bool:
         """Whether a message comes or the other end closes within `seconds` of waiting (None: forever).
 
-        It waits in slices of a second, because Ctrl-C may go to another thread. After a much longer slice,
-        `stopped_s` is how long this process was stopped, as by a closed laptop. That time does not count.
+        It waits in slices of a second, because Ctrl-C may go to another thread. Time in which this process
+        was stopped, as by a closed laptop, does not count: `stopped_s`.
         """
         left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
         while True:

@@ -62,7 +62,7 @@ class Executor(Protocol):
     def build(self, case: Case) -> wire.Built: ...
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench:
-        """Put a case's operands in place, or share those of `like`, a bench of this executor."""
+        """Put a case's operands in place, or share those of `like`."""
 
 
 class Machine(Protocol):
@@ -94,10 +94,7 @@ class Server:
         return self._guarded(lambda: self._answer(request))
 
     def is_behind(self, request: wire.Request) -> bool:
-        """Whether a request is for a batch that can be enqueued behind the running one.
-
-        That needs the same executor and a clock of `Prepared.ahead`. Otherwise both might run at once.
-        """
+        """Whether a request is for a batch that can be enqueued behind the running one, on its executor."""
         if not isinstance(request, wire.AskBatch) or request.handle not in self._prepared:
             return False
         bench, executor = self._prepared[request.handle]
@@ -213,10 +210,7 @@ def _short(seconds: float) -> float:
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
-    """Answer requests, in their order, until the pipe closes.
-
-    While a batch runs, only the next batch can be enqueued, so the device need not wait for the parent.
-    """
+    """Answer requests until the pipe closes. While a batch runs, only the next one can be enqueued."""
     server = Server(make)
     running: Running | None = None
 

@@ -53,7 +53,7 @@ EXECUTORS = {
 class OpenCLMachine:
     """Registers drivers, opens devices when they are first used, and creates executors.
 
-    Methods import pyopencl: drivers must be registered before. The host BLAS's process does neither.
+    Methods import pyopencl: drivers must be registered before.
     """
 
     def __init__(self) -> None:
@@ -114,10 +114,7 @@ def default() -> OpenCLMachine:
 
 
 def caching(folder: str) -> OpenCLMachine:
-    """The machine of a tuner's children: it uses the drivers' compile caches, all in one folder.
-
-    So one child need not compile what another has compiled. Build times are then no result.
-    """
+    """The machine of a tuner's children, which share compile caches: build times are no result."""
     os.environ.update({**_NO_CACHES, "CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
     os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
     return OpenCLMachine()
@@ -132,10 +129,7 @@ def blas_pools() -> list[Pool]:
 
 
 def pool_of(package: ModuleType = np) -> Pool | None:
-    """The loaded BLAS that numpy or scipy most likely uses; None if nothing names it.
-
-    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other.
-    """
+    """The loaded BLAS that numpy or scipy most likely uses, its own first; None if nothing names it."""
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
@@ -154,8 +148,8 @@ def all_cores() -> tuple[int, ...]:
 def pin_blas_threads() -> None:
     """Pin the caller and each BLAS thread to a core of its own, in the process of the host's BLAS.
 
-    Linux may wake a thread on its caller's core and leave it there. The two then alternate: a product of
-    512 x 512 takes 24 ms instead of 2. Nothing is pinned if the threads are no multiple of the other cores.
+    Linux may leave a thread on its caller's core. The two then alternate: a product of 512 x 512 takes 24 ms
+    instead of 2. Nothing is pinned if the threads are no multiple of the other cores.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
@@ -256,10 +250,9 @@ class ControlGroup(NamedTuple):
 
 
 def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
-    """The mounted control groups of this process for a controller, innermost first, up to the root.
+    """The mounted control groups (v1 and v2) of this process for a controller, innermost first.
 
-    Both versions count: v1 hierarchies with this controller, and v2. Raises `OSError` if /proc/self/cgroup
-    cannot be read.
+    Raises `OSError` if /proc/self/cgroup cannot be read.
     """
     base = root / "sys/fs/cgroup"
     for line in (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -309,10 +302,7 @@ class Usage:
     steal_s: float
 
     def since(self, before: Usage) -> tuple[float | None, float | None]:
-        """Cores that other programs used since an earlier moment, and cores that the hypervisor took.
-
-        Both are averages, or None if no time has passed or the counters stand still.
-        """
+        """Cores that other programs used since an earlier moment, and that the hypervisor took."""
         seconds = self.at_s - before.at_s
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
@@ -324,7 +314,7 @@ class Usage:
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
     """The CPU time counted so far, stamped with `now`; None if the system does not report it.
 
-    Descendants of `pid`, this process, count as its own. `cores` are those to look at, None for all.
+    `cores` are those to look at, None for all.
     """
     system = system or psutil
     try:

@@ -95,9 +95,9 @@ class Rule:
         self.stop = ""
 
     def add(self, value: float, now: float, batch_s: float) -> None:
-        """Add a sample taken at `now`, and set `stop` if it was the last: to "stable", or "budget".
+        """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
 
-        The next takes about ``batch_s``. Raises `ValueError` if the sample is not a positive finite number.
+        Raises `ValueError` if the sample is not a positive finite number.
         """
         if not 0 < value < math.inf:
             raise ValueError(f"a sample is not a positive finite number: {value}")
@@ -170,9 +170,8 @@ def alone(
 ) -> Sampled:  # fmt: skip
     """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
-    At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
-    up first, unless a long problem of ``one_s`` seconds ran just before. Under a power limit, it warms up for
-    2 s and samples again for 1 s.
+    With `warm` it warms up first, unless a long problem of ``one_s`` seconds ran just before. Under a power
+    limit, it warms up for 2 s and samples again for 1 s.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     if handle.watch.limit_s and not handle.load:
@@ -209,10 +208,7 @@ def alone(
 def _between_bursts(
     handle: Handle, clock: str, policy: Policy, budget_s: float, warm_s: float, one_s: float, now: Clock
 ) -> Sampled:  # fmt: skip
-    """Sample between control bursts until enough batches are quiet, and their interval is narrow enough.
-
-    If quiet batches are lacking when the budget is spent, it goes on for the policy's patience.
-    """
+    """Sample between control bursts until enough batches are quiet, and their interval is narrow enough."""
     assert handle.bursts is not None
     begin, count = now(), 1
     handle.watch.begin()
@@ -300,9 +296,9 @@ def in_turn(
 ) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
-    The order changes from pair to pair, so a slow change of speed affects both. Under a power limit, sample
-    again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has followed. The
-    caller should randomise the preparation order, because it decides memory placement.
+    Under a power limit, sample again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the
+    clock has followed. The caller should randomise the preparation order, because it decides memory
+    placement.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]

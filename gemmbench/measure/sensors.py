@@ -107,8 +107,7 @@ def measure(
 ) -> Energy:
     """Joules for one problem from a counter, and the idle power before it, which is not subtracted.
 
-    `run` runs a number of problems. Raises `CounterError` if the counter stands still, runs backwards or
-    cannot be read.
+    Raises `CounterError` if the counter stands still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
     idle_s, idle_joules, _ = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
@@ -179,10 +178,7 @@ def nvml_errors() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot; if that is not known, the only one of its name.
-
-    Raises `CounterError` if there is no such board, several, or no driver.
-    """
+    """NVML's handle of the board in a device's PCI slot, or the only one of its name; else `CounterError`."""
     with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
@@ -224,10 +220,7 @@ class NvidiaBoard:
         return self._number("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
 
     def read(self, now: float) -> Reading:
-        """The clock, power, temperature and active limits at `now`; None for what NVML does not report.
-
-        Power is that of the moment. Boards without that value report the mean of the last second.
-        """
+        """The clock, power, temperature and active limits; None for what is not reported."""
         milliwatts, kind = self._number(_instant_milliwatts), INSTANT
         if milliwatts is None:
             milliwatts, kind = self._number("nvmlDeviceGetPowerUsage"), MEAN
@@ -261,8 +254,8 @@ def _instant_milliwatts(board: Any) -> float:
 class Rapl:
     """The energy of every processor package, from Linux's powercap tree (Intel's and AMD's).
 
-    Only top-level zones called package count: their subzones are parts of them, and ``psys`` is the whole
-    machine. Raises `CounterError` if there is no such tree, or it may not be read.
+    Only top-level zones called package count. Raises `CounterError` if there are none, or they may not be
+    read.
     """
 
     name = "RAPL"
@@ -348,10 +341,7 @@ class Monitor(Watch):
             self._thread.start()
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """Close the window: readings by batch, the load of other programs, and whether a limit counts.
-
-        By the host's clock limits count only if the device worked most of the time.
-        """
+        """Close the window: readings by batch, the load of other programs, and whether a limit counts."""
         self.close()
         after = self._look(self._now())
         other_cores, steal_cores = after.since(self._before) if after and self._before else (None, None)
@@ -393,10 +383,7 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit, or a clock over 2 % lower, was seen since the first batch.
-
-    A limit at the maximum clock does not count: NVML still reports one half a second after the load ended.
-    """
+    """Whether a power or thermal limit, or a clock over 2 % lower, was seen since the first batch."""
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]
     if any((reading.clock_mhz or 0) < (1 - _DROP) * (reading.max_mhz or inf) for reading in limited):
@@ -407,10 +394,9 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
 
 
 def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
-    """The device's readings, batch by batch; empty without readings.
+    """The device's readings: those during each batch, or the last one before it if less than 0.1 s old.
 
-    A batch has the readings during it, or the last one before it if that is less than 0.1 s old. Clocks are
-    medians, powers means, temperatures maxima.
+    Clocks are medians, powers means, temperatures maxima.
     """
     if not readings:
         return Readings()

@@ -207,7 +207,7 @@ class NotMeasuredError(Exception):
     """A case ends without a rate: the row's status, and the reason for the user.
 
     `restart`: the driver cannot be trusted, so the next case needs a new process. `needs_s`: the predicted
-    seconds of a case that is over budget. `handle`: the one whose answer was waited for, if known.
+    seconds of a case that is over budget. `handle`: whose answer was waited for.
     """
 
     handle: int | None = None

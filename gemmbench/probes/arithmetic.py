@@ -11,16 +11,7 @@ import numpy as np
 
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import (
-    DTYPES,
-    Capability,
-    DType,
-    HostArray,
-    Instruction,
-    InstructionFamily,
-    decode,
-    encode,
-)
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, Instruction, decode, encode
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
@@ -39,7 +30,7 @@ class Form:
     recurrence: str  # what it computes, in `RECURRENCES`
     real: str = ""  # the REAL type of common.clh, where the file leaves it open
     extension: str = ""  # that the device must list
-    capability: Capability = (0, 0)  # that its PTX needs; (0, 0): it has none
+    capability: dtypes.Capability = (0, 0)  # that its PTX needs; (0, 0): it has none
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
@@ -164,7 +155,7 @@ OPERANDS: tuple[str, ...] = ("random", "zeros")
 class MatrixProbe:
     """One family of instructions for short types: NVIDIA's tensor cores through PTX, or units of a CPU."""
 
-    family: InstructionFamily
+    family: dtypes.InstructionFamily
     idea: str
     file: str
     warps: int  # that issue one instruction together; 0: a work-item alone does, in a group of its own
@@ -305,8 +296,7 @@ def expected_sums(
 ) -> HostArray:  # fmt: skip
     """The sum over all chains and lanes of each work-item, as a kernel of ``chains.clh`` should store it.
 
-    A chain is a recurrence that makes `steps` steps on `width` lanes. With `merged`, all chains of a
-    work-item start with the first one's seed, as a compiler might merge them.
+    With `merged`, all chains start with the first one's seed, as a compiler might merge them.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
@@ -403,8 +393,7 @@ class TileOperands:
 def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
     """Tiles of A, in pairs, and of B: ``random`` or ``zeros`` to be timed, ``exact`` to be checked.
 
-    Exact tiles are whole numbers, up to 2 in A and 1 in B, of either sign. Random integers are up to 127,
-    others up to 1. A random A's second tile is the negative of the first, so that sums stay bounded.
+    A random A's second tile is the negative of the first, so that sums stay bounded.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":
@@ -420,9 +409,6 @@ def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.G
 
 
 def expected_product(tiles: TileOperands, pairs: HostArray, steps: int) -> HostArray:
-    """D of some products after an even number of steps, products x m x n in double precision.
-
-    `pairs`, products x 2, has the indexes of their tiles of A and B.
-    """
+    """D after an even number of steps, products x m x n in double precision, from pairs of tiles."""
     summed = steps // 2 * tiles.a.sum(axis=1)
     return np.asarray(summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))

@@ -82,8 +82,8 @@ def make_launcher(
 ) -> Launcher:  # fmt: skip
     """A kernel with its number of work-items and its work-group, from a file compiled with options.
 
-    `built` is the program if it is compiled already. With `any_group`, the group is halved until the kernel
-    takes it. Raises `NotMeasuredError` if the file does not compile, or the group is too large.
+    With `any_group`, the group is halved until the kernel takes it. Raises `NotMeasuredError` if the file
+    does not compile, or the group is too large.
     """
     built = built or runtime.build(file, options)
     build = Built(built.seconds, source=fingerprint((file,), options))

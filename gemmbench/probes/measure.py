@@ -79,8 +79,7 @@ def measured(
 ) -> Stages:
     """Measure the case of a probe: yields its stages, and returns its row.
 
-    `known` has what earlier rows have shown, and gets more; by default one for each instrument and device.
-    Raises `NotMeasuredError` if there is no rate.
+    `known` has what earlier rows of a device have shown. Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
     known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
@@ -153,10 +152,9 @@ def _measure_arithmetic(task: _Task) -> Stages:
 def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: Known) -> None:
     """Race numbers of chains (recurrences of a work-item), then forms (ways to write a step), then unrolling.
 
-    At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
-    with the best two. Further widths only race the first form and the one that won, with as many chains, or
-    elements, as won before. The best runs at the other depths, too. A later width below 90 % of the best so
-    far also races the rest. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
+    Further widths of a type only race the first form and the one that won, with as many chains, or elements,
+    unless they are below 90 % of the best so far. `known` keeps what won. Raises `NotMeasuredError` if no
+    form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -200,8 +198,7 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
     """Race chains (products of a warp) and work-groups per unit, and the best at the other unroll depths.
 
-    `known` keeps the winner: for other operands of an instruction only that is raced. Raises
-    `NotMeasuredError` if nothing assembles.
+    `known` keeps the winner: for other operands only that is raced.
     """
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
@@ -284,10 +281,7 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
 
 
 def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
-    """Whether mapping takes more than twice as long for four times the bytes, so that it transfers data.
-
-    Never if the device shares memory with the host. `known` keeps the answer for each direction.
-    """
+    """Whether mapping takes more than twice as long for four times the bytes, so that it transfers data."""
     if task.device.unified_memory:
         return False
     key = ("mapping moves data", probe.direction)

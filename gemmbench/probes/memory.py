@@ -106,8 +106,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
     """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
 
-    A latency has one, without parameters. Ways whose arrays exceed local memory or the set are omitted. So
-    are ways of a read whose loop runs only once.
+    Ways whose arrays exceed local memory or the set are omitted, and of a read those without a loop.
     """
     if probe.kind == "latency":
         return ({},)
@@ -209,7 +208,7 @@ def set_bytes(device: DeviceFacts) -> int:
     """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
     A GPU with its own memory uses a 16th of it if that is more, so that launches take a millisecond: an event
-    is 3 us too long. The limits are 8 GiB, the largest buffer, and a quarter of memory.
+    is 3 us too long.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
@@ -224,10 +223,7 @@ def working_sets(device: DeviceFacts) -> tuple[int, ...]:
 
 
 def image_shape(device: DeviceFacts) -> tuple[int, int]:
-    """Binary logarithms of the width and height of the image that the image probes read.
-
-    It has the size of `set_bytes`, rounded up to a power of two, as far as memory and the device allow.
-    """
+    """Binary logarithms of width and height of the image that is read, about as large as `set_bytes`."""
     wanted = min(set_bytes(device), _most_bytes(device) // 2) // TEXEL_BYTES
     bits = max(wanted - 1, 1).bit_length()
     if TEXEL_BYTES << bits > _most_bytes(device):
@@ -318,8 +314,8 @@ class RepeatedTable:
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
 
-        A set has `blocks` blocks, a power of two, of `block` elements. In each of `visits` visits, a group
-        starts at a hashed block and reads `steps` blocks, wrapping around.
+        In each of `visits` visits, a group starts at a hashed one of `blocks` blocks (a power of two) of
+        `block` elements and reads `steps` blocks, wrapping around.
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
@@ -357,8 +353,7 @@ def _hash(words: HostArray) -> HostArray:
 def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
     """A random cycle through `nodes` nodes that are `spacing` elements apart in memory.
 
-    Returns the memory's contents (flat, unsigned), in which each node's first element is the position of the
-    next node, and the positions in the order of the cycle, from 0 on.
+    Returns the memory's contents, each node with the position of the next, and the positions from 0 on.
     """
     order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
     order = np.roll(order, -int(np.argmin(order)))

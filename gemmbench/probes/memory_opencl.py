@@ -117,10 +117,7 @@ _SLOTS = 1 << 20  # words that collect the sums of a pass without a loop
 
 
 class _Passes:
-    """Makes kernels that go once through a set of vectors or texels; four units of work are a launch.
-
-    What they write is as large as a stream that is read, or has a sum for each work-item.
-    """
+    """Makes kernels that go once through a set of vectors or texels; four units of work are a launch."""
 
     may_be_flat = True  # without a loop, a launch on a part has fewer work-items
 
@@ -240,10 +237,7 @@ class ImageProbe(_Passes):
         return self._image, self.target, *map(np.uint32, (self._width_shift, first, count))
 
     def choose_part(self, launch: Enqueue) -> None:
-        """Choose all texels, or a power of two of them that takes 0.05 s at most; the first kernel decides.
-
-        It is predicted from the second launch on a 1024th of the image. The first one may compile.
-        """
+        """Choose all texels, or a power of two of them that takes 0.05 s at most, by the first kernel."""
         if self.part:
             return
         sample = max(_PARTS, self.units >> _SAMPLE_SHIFT)
@@ -285,8 +279,7 @@ class _Loops:
     ) -> ProbeBench:  # fmt: skip
         """A kernel that takes `numbers` and then the number of trips (iterations), each of `trip_bytes`.
 
-        A measured launch makes `least` trips or more. `expected` gets the trips of the last launch, and
-        returns how many to check instead, and the sums of the groups after them.
+        `expected` gets the trips of the last launch, and returns how many to check instead, and their sums.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
@@ -308,10 +301,9 @@ class _Loops:
 
 
 def working_set(row: MemoryRow) -> Make:
-    """A set of global memory of one size. A trip is a visit of each work-group.
+    """A set of global memory of one size. A trip is a visit of each work-group to a random block.
 
-    A visit reads about 64 KiB from a random block on. A block is what a group reads at once. A measured
-    launch makes two trips or more, and reads at least the size of the set.
+    A visit reads about 64 KiB. A measured launch makes two trips or more, and reads at least the whole set.
     """
     nbytes = int(row.parameters["bytes"])
     loops = _Loops(row, nbytes // FLOAT_BYTES)
@@ -335,10 +327,7 @@ def working_set(row: MemoryRow) -> Make:
 
 
 def local_memory(row: MemoryRow) -> Make:
-    """Local memory, read or copied at one vector width. In a trip, each group moves a block: half of it.
-
-    A block has `unroll` vectors for each work-item. A launch makes two trips or more.
-    """
+    """Local memory, read or copied at one vector width. In a trip, each group moves half of it."""
     most = max(2 * way.unroll * way.group for way in row.ways)
     loops, probe = _Loops(row, most * int(row.parameters["width"])), row.probe
 

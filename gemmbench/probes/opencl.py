@@ -58,11 +58,7 @@ class ProbeExecutor:
 
 
 def chains(runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> Make:
-    """Chains of steps in registers. A unit of work is an iteration, in which each makes `unroll` steps.
-
-    There are 8 groups of 64 work-items a unit on a CPU, elsewhere 32 groups of 256. A candidate is a form
-    (way to write a step), a number of chains and an unrolling.
-    """
+    """Chains of steps in registers. A unit of work is an iteration, in which each makes `unroll` steps."""
     kind, facts = DTYPES[dtype], runtime.facts
     groups, wanted_group = _ON_CPU if facts.type == "cpu" else _ON_GPU
     items = max(1, facts.compute_units) * groups * wanted_group
@@ -91,10 +87,7 @@ def chains(runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> Make:
             return launcher.enqueue((seeds, coefficients, sums, np.int32(trips)))
 
         def check(_: int, steps: int = unroll) -> str:
-            """How the sums of three iterations, each `steps` steps a chain, differ from the host's, or "".
-
-            If merged chains, or another number of iterations up to two, explain the sums, it says so.
-            """
+            """How the sums of three iterations, each `steps` steps a chain, differ from the host's, or ""."""
             got = np.empty(items, stored.numpy)
             _launch_and_read(runtime, sums, got, lambda: enqueue(_CHECKED_TRIPS))
             host = operands(form.recurrence)[0]
@@ -126,10 +119,7 @@ def chains(runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> Make:
 
 
 def matrix_tiles(runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> Make:
-    """Products of tiles by matrix units. A unit of work is an iteration of `unroll` steps.
-
-    A candidate has a number of chains (products of a warp), an unrolling, and work-groups per unit.
-    """
+    """Products of tiles by matrix units. A unit of work is an iteration of `unroll` steps."""
     instruction = probe.instruction(dtype, parameters)
     result = DTYPES[instruction.accumulator]
     units, group = max(1, runtime.facts.compute_units), _GROUP if probe.warps else 1

@@ -34,10 +34,9 @@ _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
 def control_case(device: DeviceFacts | None, case: Case) -> Case:
-    """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
+    """A multiply-add kernel that keeps all cores of a CPU busy; without a device, a product by its BLAS.
 
-    Without a device, a product by the host's BLAS that `case` names. The time for a fixed amount of work
-    shows whether others use the cores.
+    Its time shows whether others use the cores.
     """
     if device is None:
         return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
@@ -51,10 +50,7 @@ def amount(prepared: Prepared) -> int:
 
 
 def trips_for(handle: Handle, wanted_s: float) -> int:
-    """The units of work (iterations) that last about ``wanted_s``, found with launches of growing length.
-
-    Event times count, or wall time if they disagree. If the probe's limits are equal, nothing is launched.
-    """
+    """The units of work (iterations) that last about ``wanted_s``, found with launches of growing length."""
     least, most = handle.prepared.trips
     if least == most:
         return most
@@ -90,8 +86,8 @@ class RaceEntry:
 class Race(AbstractContextManager["Race"]):
     """Candidates of a case and their rates: a context manager that holds their handles.
 
-    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why a candidate
-    was refused last. `survivor` is a handle that outlives the race.
+    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why one was
+    refused last. `survivor` is a handle that outlives the race.
     """
 
     instrument: Instrument
@@ -111,10 +107,7 @@ class Race(AbstractContextManager["Race"]):
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
-        """Prepare and time candidates. Those that are not refused go to `entries`; whether there are any.
-
-        A launch lasts about 4 ms. If the probe fixes its work, it does a quarter of that.
-        """
+        """Prepare candidates and time launches of about 4 ms. Whether there are any that are not refused."""
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
         for handle in handles:
             least, most = handle.prepared.trips
@@ -165,10 +158,9 @@ class Race(AbstractContextManager["Race"]):
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
-        """The rate per step with the deepest unrolling over the shallowest; None if only one was raced.
+        """The rate per step with the deepest unrolling over the shallowest of those like `best`, or None.
 
-        Only candidates count that otherwise equal `best`. If the ratio exceeds `most`, both are timed again,
-        alternating: the machine's speed may have changed.
+        If the ratio exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
         """
         choice = best.prepared.built.choice
         depths = {
@@ -223,9 +215,8 @@ def time_ratio(
 ) -> float:  # fmt: skip
     """Seconds of the second over seconds of the first, from runs next to each other.
 
-    The ratio of the minima or the median of the pairs' ratios counts, whichever is less `off`. The median is
-    better if the whole machine changes its speed. It stops when the ratio is within `tolerance`, after 24
-    runs, or after six budgets, at most 2 s. For runs below 0.2 ms the minima count, whatever the tolerance.
+    The ratio of the minima or the median of the pairs' ratios counts, whichever is less `off`, until it is
+    within `tolerance`. For runs below 0.2 ms the minima count.
     """
     firsts: list[float] = []
     seconds: list[float] = []
@@ -248,7 +239,7 @@ def doubling(
 ) -> float:  # fmt: skip
     """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
-    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock.
+    `seconds` reads a batch's clock.
     """
     clock = handle.prepared.clocks[0]
     return time_ratio(
@@ -298,10 +289,7 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Check:
-    """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok.
-
-    It is wrong if the results differ from the host's or the rate exceeds the upper bound.
-    """
+    """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok."""
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
     reasons = [reason for reason in (evidence.wrong_result, too_fast) if reason]
@@ -338,7 +326,7 @@ def events_agree(event_over_wall: float) -> bool:
 
 
 def compare_results(got: HostArray, expected: HostArray, dtype: DType, slack: float = _SLACK) -> str:
-    """The first stored result that differs from the host's, and how many do; "" if none. NaN differs.
+    """The first stored result that differs from the host's, and how many do; or "". NaN differs.
 
     Integers must be equal. Others may be off by `slack` times the type's eps, relative to 1 plus the largest.
     """
