@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Generator
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from gemmbench.measure.child import CONDUCTORS
@@ -120,8 +120,8 @@ def measured(
     Raises:
         NotMeasuredError: there is no rate, and why.
     """
-    conductor = import_module(CONDUCTORS[case.kind])
-    return result_of(conductor.measured(InProcess(executor), case, device, policy, **more))
+    conduct = resolve_name(CONDUCTORS[case.kind])
+    return result_of(conduct(InProcess(executor), case, device, policy, **more))
 
 
 def result_of(steps: Generator[Staged, None, Row], stages: list[str] | None = None) -> Row:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.gemm.verify import numbers, poison
+from gemmbench.gemm.verify import poison, widen
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy
@@ -66,7 +66,7 @@ class Planted:
         elif self.fault == "the first result again":
             c = self.kept[0]
         else:
-            c = encode(self._changed(queue, numbers(c, result)), result)
+            c = encode(self._changed(queue, widen(c, result)), result)
         cl.enqueue_copy(queue, self.buffers["C"], np.ascontiguousarray(c), is_blocking=True)
         return event
 

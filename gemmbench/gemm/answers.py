@@ -22,7 +22,7 @@ import numpy as np
 
 from gemmbench.gemm import operands, verify
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
-from gemmbench.gemm.verify import PLAIN, DrawnRows, Terms, numbers, stack
+from gemmbench.gemm.verify import PLAIN, DrawnRows, Terms, as_stack, widen
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
@@ -71,17 +71,19 @@ class Exact:
     def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
         """The first wrong element of a C (m x n of every problem) and the number of wrong rows, or ""."""
         problem, batch = self.problem, self.problem.batch
-        wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
+        wrong = np.argwhere(
+            ~(_product(as_stack(c, batch), problem.result, self.x) == self.expected).all(axis=2)
+        )
         if not wrong.size:
             return ""
         number, row = map(int, wrong[0])
         dtype, result = DTYPES[problem.dtype], problem.result
-        a_row = numbers(stack(self.a, batch)[number, row : row + 1], dtype)
-        columns = stack(self.b, batch)[number : number + 1].swapaxes(1, 2)
+        a_row = widen(as_stack(self.a, batch)[number, row : row + 1], dtype)
+        columns = as_stack(self.b, batch)[number : number + 1].swapaxes(1, 2)
         right = problem.alpha * _product(columns, dtype, a_row.T[None])[0, :, 0]
         if problem.beta != 0:
-            right += problem.beta * numbers(stack(self.c, batch)[number, row], result)
-        row_got = numbers(stack(c, batch)[number, row], result)
+            right += problem.beta * widen(as_stack(self.c, batch)[number, row], result)
+        row_got = widen(as_stack(c, batch)[number, row], result)
         column = int(np.argmax(row_got != right))
         where = f"in problem {number} of {batch}, " if batch > 1 else ""
         return (
@@ -143,9 +145,9 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     a, b = draw(problem.m, problem.k, dtype, most, density), draw(problem.k, problem.n, dtype, most, density)
     c = draw(problem.m, problem.n, result, most_c, 1.0)
     x = rng.integers(0, 2, (batch, problem.n, VECTORS)).astype(np.float64)
-    expected = problem.alpha * _product(stack(a, batch), dtype, _product(stack(b, batch), dtype, x))
+    expected = problem.alpha * _product(as_stack(a, batch), dtype, _product(as_stack(b, batch), dtype, x))
     if problem.beta != 0:
-        expected += problem.beta * _product(stack(c, batch), result, x)
+        expected += problem.beta * _product(as_stack(c, batch), result, x)
     return Exact(problem, a, b, c, x, expected)
 
 
@@ -177,7 +179,7 @@ def _product(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
     product = np.zeros((batch, rows, x.shape[2]))
     for problems in blocks(batch, rows * columns):
         for part in blocks(rows, columns):
-            product[problems, part] = numbers(matrices[problems, part], dtype) @ x[problems]
+            product[problems, part] = widen(matrices[problems, part], dtype) @ x[problems]
     return product
 
 
@@ -304,7 +306,7 @@ class Answers:
         for scope in () if bench.is_long else bench.distinct:
             if all(check.verdict == "ok" for check in checks):
                 checks.append(self.check_own(bench.answer(scope, 0, self.before)))
-        return verify.merged(checks)
+        return verify.merge_checks(checks)
 
     def check_own(self, result: HostArray) -> Check:
         """Check a product of the case's own operands (m x ldc), and store it for later comparisons.
@@ -315,7 +317,7 @@ class Answers:
         checks = [self._check_guards(result), self._check_finite(self._result)]
         if checks[-1].verdict == "ok":
             checks.append(self._rows.check(self._result, self._values.c, self._sums, self._terms))
-        return verify.merged(checks)
+        return verify.merge_checks(checks)
 
     def _check_finite(self, c: HostArray) -> Check:
         """Check the first row of C that is not finite. `NotMeasuredError` if the product exceeds its type."""
@@ -334,7 +336,7 @@ class Answers:
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
         if not (checks and bench.erases):
             checks += self._exact_checks_after(bench)
-        check = verify.merged(checks)
+        check = verify.merge_checks(checks)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check
@@ -393,14 +395,14 @@ class Answers:
             return Check("ok")
         problem, values = self._problem, self._values
         bounds = verify.repeat_bounds(problem, values.a, values.b, values.c, values.generated, self._sums)
-        stacks = (stack(self._inside(c), problem.batch) for c in (got, right))
+        stacks = (as_stack(self._inside(c), problem.batch) for c in (got, right))
         wrong, first = 0, ""
         for number, (now, before) in enumerate(zip(*stacks, strict=True)):
             for start in range(0, problem.m, _ROWS):
                 rows = slice(start, start + _ROWS)
-                verified = numbers(before[rows], problem.result)
+                verified = widen(before[rows], problem.result)
                 with np.errstate(invalid="ignore"):
-                    far = ~(np.abs(numbers(now[rows], problem.result) - verified) <= bounds(number, verified))
+                    far = ~(np.abs(widen(now[rows], problem.result) - verified) <= bounds(number, verified))
                 if far.any() and not wrong:
                     i, j = np.argwhere(far)[0]
                     element = self._terms.element(start + i, j)

@@ -74,7 +74,7 @@ class WrongError(Exception):
         self.row = row
 
 
-def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def measure_gemm(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Verify a case, measure it and verify it again. Yields its stages, and returns its row, even if wrong.
 
     Batches alternate with those of its previous version (`former`) or another kernel (`versus`), if given. If

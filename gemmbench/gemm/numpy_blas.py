@@ -23,7 +23,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers, forget_operands
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
-from gemmbench.gemm.verify import stack
+from gemmbench.gemm.verify import as_stack
 from gemmbench.measure import machine
 from gemmbench.measure.blas import UNKNOWN
 from gemmbench.model import instrument
@@ -132,7 +132,7 @@ class NumpyBench:
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         batch = self._problem.batch
-        a, b, c, out = (stack(matrix, batch) for matrix in views) if batch > 1 else views
+        a, b, c, out = (as_stack(matrix, batch) for matrix in views) if batch > 1 else views
         a = a.swapaxes(-1, -2) if self._problem.trans_a else a
         return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
 
@@ -164,7 +164,7 @@ class NumpyBench:
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]
         if not self._in_place:
-            return [partial(gemm, problem, a, b, c, out)]
+            return [partial(multiply_by_numpy, problem, a, b, c, out)]
         if problem.batch == 1:
             a, b, out = a[None], b[None], out[None]
         return [scipy_gemm(problem, *matrices) for matrices in zip(a, b, out, strict=True)]
@@ -174,7 +174,7 @@ class NumpyBench:
         forget_operands()
 
 
-def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
+def multiply_by_numpy(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
     """out = alpha op(A) op(B) + beta C by numpy; C is not read if beta is 0."""
     np.matmul(a, b, out=out)
     if problem.alpha != 1:
@@ -320,5 +320,5 @@ class MklBench(NumpyBench):
     def _calls(
         self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> list[Callable[[], object]]:
-        stacks = (stack(matrix, problem.batch) for matrix in (a, b, out))
+        stacks = (as_stack(matrix, problem.batch) for matrix in (a, b, out))
         return [self._mkl.call(problem, *matrices) for matrices in zip(*stacks, strict=True)]

@@ -25,7 +25,7 @@ from gemmbench.gemm.operands import (
     operand_sets,
     same_bits,
 )
-from gemmbench.gemm.verify import PLAIN, Terms, merged
+from gemmbench.gemm.verify import PLAIN, Terms, merge_checks
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -307,7 +307,7 @@ class GemmBench:
             if not written:
                 verified = self._answers.verified(self, when)
                 if when == "after":
-                    verified = replace(verified, check=merged([self._checked_own(), verified.check]))
+                    verified = replace(verified, check=merge_checks([self._checked_own(), verified.check]))
                 elif verified.check.verdict == "ok":
                     written = next(self._forbidden_writes(), "")
                     if self.is_long:

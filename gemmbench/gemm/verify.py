@@ -98,21 +98,21 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
 
 def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
     """alpha A B + beta C in double precision; C is not read if beta is 0."""
-    stacks = (stack(numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
+    stacks = (as_stack(widen(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
     product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
-        product += problem.beta * numbers(c, problem.result)
+        product += problem.beta * widen(c, problem.result)
     return np.asarray(product)
 
 
-def stack(matrix: HostArray, batch: int) -> HostArray:
+def as_stack(matrix: HostArray, batch: int) -> HostArray:
     """The matrices of a batch, which are one below the other, as batch x rows x columns."""
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
 def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
     """The transpose of every matrix of a batch, one below the other."""
-    turned = stack(matrix, batch).transpose(0, 2, 1)
+    turned = as_stack(matrix, batch).transpose(0, 2, 1)
     return np.asarray(turned.reshape(batch * turned.shape[1], turned.shape[2]) if batch > 1 else turned[0])
 
 
@@ -163,7 +163,7 @@ def compare_exactly(expected: HostArray, got: HostArray, terms: Terms = PLAIN) -
     return f"{share} differ on the exact test; {first}{terms.in_tile(i, j)}"
 
 
-def numbers(stored: HostArray, dtype: DType) -> HostArray:
+def widen(stored: HostArray, dtype: DType) -> HostArray:
     """Stored values as numbers in double precision."""
     return np.asarray(decode(stored, dtype), np.float64)
 
@@ -233,8 +233,8 @@ class ExactTest:
             rows, columns = (n, m) if terms.by_columns else (m, n)
             first = f"the first is {where}, {float(result[at]):g}, where C has {rows} rows of {columns}"
             return f"cells outside C were written on the exact test; {first} ({self.described(terms)})"
-        got = stack(decode(result[: m * ldc].reshape(m, ldc)[:, :n], self.problem.result), batch)
-        for number, expected in enumerate(stack(self.expected, batch)):
+        got = as_stack(decode(result[: m * ldc].reshape(m, ldc)[:, :n], self.problem.result), batch)
+        for number, expected in enumerate(as_stack(self.expected, batch)):
             if wrong := compare_exactly(expected, got[number], terms):
                 where = f"in problem {number} of a batch, " if batch > 1 else ""
                 return f"{where}{wrong} ({self.described(terms)})"
@@ -393,19 +393,19 @@ class DrawnRows:
         dtype, size = DTYPES[problem.dtype], np.square if generated else np.abs
         self._product = np.zeros((len(self._rows), problem.n))
         self._size = np.zeros_like(self._product)  # s^2 or t, of A B
-        stacked = stack(b, problem.batch)
+        stacked = as_stack(b, problem.batch)
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
-            rows = numbers(a[self._rows[chosen]], dtype)
+            rows = widen(a[self._rows[chosen]], dtype)
             for part in blocks(problem.k, problem.n, 2):  # each is added to all columns
-                block = numbers(stacked[number, part], dtype)
+                block = widen(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += size(rows[:, part]) @ size(block)
 
     def _values(self, c: HostArray, c0: HostArray) -> tuple[HostArray, HostArray, HostArray]:
         problem, result = self._problem, self._problem.result
-        got = numbers(c[self._rows], result)
-        added = problem.beta * numbers(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
+        got = widen(c[self._rows], result)
+        added = problem.beta * widen(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
         return got, problem.alpha * self._product, added
 
     def check(self, c: HostArray, c0: HostArray, sums: str = "", terms: Terms = PLAIN) -> Check:
@@ -483,11 +483,11 @@ def repeat_bounds(
     def bounds(number: int, verified: HostArray) -> HostArray:
         if not problem.result.is_float:
             return np.zeros_like(verified)
-        largest = np.abs(numbers(stack(a, batch)[number], dtype)).max(initial=0)
-        columns = np.abs(numbers(stack(b, batch)[number], dtype))
+        largest = np.abs(widen(as_stack(a, batch)[number], dtype)).max(initial=0)
+        columns = np.abs(widen(as_stack(b, batch)[number], dtype))
         added = 0.0
         if problem.beta != 0:
-            before = numbers(stack(c0, batch)[number], problem.result)
+            before = widen(as_stack(c0, batch)[number], problem.result)
             added = abs(problem.beta) * float(np.abs(before).max(initial=0))
         if generated:
             size = np.hypot(abs(problem.alpha) * largest * np.sqrt(np.square(columns).sum(axis=0)), added)
@@ -517,7 +517,7 @@ def _limits(dtype: DType) -> Any:
     return np.finfo(kind)
 
 
-def merged(checks: Sequence[Check]) -> Check:
+def merge_checks(checks: Sequence[Check]) -> Check:
     """Several checks as one: the largest of each figure and every reason once."""
     figures: dict[str, float] = {}
     for check in checks:

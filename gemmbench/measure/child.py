@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import IO, Any, TypeVar, get_args
 
 import msgspec
@@ -38,10 +38,10 @@ from gemmbench.model.row import Row
 from gemmbench.opencl import drivers
 
 CONDUCTORS = {
-    "gemm": "gemmbench.gemm.measure",
-    **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
+    "gemm": "gemmbench.gemm.measure:measure_gemm",
+    **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure:measure_probe"),
 }
-"""The parent's side of each kind of case: a module whose `measured` does it, imported when first needed."""
+"""The parent's side of each kind of case: module and function, imported when first needed."""
 
 BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 """pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash."""
@@ -373,7 +373,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             os.set_handle_inheritable(handle, True)
             inherited = {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", INSTRUMENT, str(handle), *named(self._make)],
+            [sys.executable, "-c", INSTRUMENT, str(handle), *name_maker(self._make)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
@@ -508,8 +508,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """Measure one case within the policy's time limit: yields its stages, and returns its row."""
         self.limit(policy.time_limit_s)
         try:
-            measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
-            return (yield from measured(self, case, device, policy))
+            conduct: Conductor = resolve_name(CONDUCTORS[case.kind])
+            return (yield from conduct(self, case, device, policy))
         except NotMeasuredError as error:
             return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
         except Exception as error:
@@ -578,17 +578,17 @@ def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFa
     raise NotMeasuredError("unsupported", f"{former} does not have the device {device.title}")
 
 
-def named(make: Maker) -> tuple[str, ...]:
+def name_maker(make: Maker) -> tuple[str, ...]:
     """The command line arguments that name the maker."""
     if isinstance(make, partial):
-        return (*named(make.func), *map(str, make.args))
+        return (*name_maker(make.func), *map(str, make.args))
     return (f"{make.__module__}:{make.__qualname__}",)
 
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 
 
-def encode(message: object) -> bytes:
+def encode_message(message: object) -> bytes:
     """A message as JSON."""
     value = (type(message).__name__, message)
     try:
@@ -597,7 +597,7 @@ def encode(message: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode()
 
 
-def decode(line: bytes) -> Any:
+def decode_message(line: bytes) -> Any:
     """The message in a line of JSON. Raises `ValueError` if it is none of this protocol."""
     try:
         try:
@@ -618,7 +618,7 @@ class Pipe:
         self.stopped_s = 0.0  # how long this process was stopped during the last wait
 
     def send(self, message: object) -> None:
-        self._connection.send_bytes(encode(message))
+        self._connection.send_bytes(encode_message(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
         """Whether a message comes or the other end closes within `seconds` of waiting (None: forever).
@@ -641,7 +641,7 @@ class Pipe:
         """Wait for a message. `EOFError` if the pipe closes, `ValueError` for anything else."""
         self.wait(None)
         try:
-            return decode(self._connection.recv_bytes())
+            return decode_message(self._connection.recv_bytes())
         except OSError:  # the other end was killed
             raise EOFError from None
 

@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from gemmbench import __version__
@@ -251,9 +251,8 @@ def main(handle: str, maker: str, *arguments: str) -> None:
     pipe = connected(int(handle))
 
     def make() -> Machine:
-        module, _, function = maker.partition(":")
-        made: Machine = getattr(import_module(module), function)(*arguments)
-        return made
+        machine: Machine = resolve_name(maker)(*arguments)
+        return machine
 
     try:
         serve(pipe, make)

@@ -14,9 +14,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from itertools import cycle
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -103,8 +103,7 @@ def _with_libraries(device: DeviceFacts) -> DeviceFacts:
 
 
 def _executor(kind: str) -> Any:
-    module, _, name = EXECUTORS[kind].partition(":")
-    return getattr(import_module(module), name)
+    return resolve_name(EXECUTORS[kind])
 
 
 def default() -> OpenCLMachine:

@@ -81,7 +81,7 @@ class Counter(Protocol):
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
     """Joules for one problem on a device (None: the host), or the reason why not. Takes seconds."""
     try:
-        return measure(open_counter(device, powercap), run)
+        return measure_joules(open_counter(device, powercap), run)
     except CounterError as error:
         return Energy(why=f"not measured: {error}")
 
@@ -102,7 +102,7 @@ def is_nvidia(device: DeviceFacts) -> bool:
     return "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower()
 
 
-def measure(
+def measure_joules(
     counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
 ) -> Energy:
     """Joules for one problem from a counter, and the idle power before it, which is not subtracted.

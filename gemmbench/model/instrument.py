@@ -72,7 +72,7 @@ class AskBatch:
 
 
 @dataclass(frozen=True)
-class Control:
+class ControlBurst:
     """The control burst of a process: fixed work that keeps all cores of a CPU busy for 0.7 ms."""
 
     handle: int
@@ -91,7 +91,7 @@ class AskSeries:
     count: int
     work: int
     lead: int  # problems after each burst that are not timed: caches and threads are then as in a batch
-    control: Control
+    control: ControlBurst
     seconds: float
 
 
@@ -295,8 +295,8 @@ class Watch:
 class Bursts:
     """The control bursts of one process: what makes one, and those that were seen."""
 
-    control: Control
-    known_s: float = 0.0  # the reference of earlier runs, see `quiet.known`; 0 if unknown
+    control: ControlBurst
+    known_s: float = 0.0  # the reference of earlier runs, see `quiet.reference_of`; 0 if unknown
     seen_s: list[float] = field(default_factory=list)
 
     def settled(self, scope: Scope) -> Scope:

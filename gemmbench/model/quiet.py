@@ -44,7 +44,7 @@ def flags(scope: Scope) -> tuple[bool, ...]:
     )
 
 
-def counted(scope: Scope) -> tuple[float, ...]:
+def quiet_samples(scope: Scope) -> tuple[float, ...]:
     """The samples of quiet batches; all of them if fewer than three are quiet."""
     quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
     return quiet if len(quiet) >= LEAST_LONG else scope.seconds
@@ -66,7 +66,7 @@ def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
     return known_s or _quantile(bursts_s, _FAST)
 
 
-def known(references_s: Sequence[float]) -> float:
+def reference_of(references_s: Sequence[float]) -> float:
     """The reference of earlier runs, oldest first: the 25 % quantile of the last nine, or 0."""
     return _quantile(references_s[-RUNS:], _FAST)
 

@@ -23,7 +23,7 @@ from gemmbench.probes import PROBES
 from gemmbench.probes import race as races
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates, transfer_sizes
-from gemmbench.probes.race import Evidence, Race, with_sampled_work
+from gemmbench.probes.race import FigureEvidence, Race, with_sampled_work
 from gemmbench.stats.ceilings import upper_bound, upper_bound_bytes
 from gemmbench.stats.intervals import summarize
 
@@ -66,15 +66,15 @@ class _Task:
         return Race(self.instrument, self.case, self.device, self.policy, hopeless, failure=failure)
 
 
-def with_verdict(row: Row, evidence: Evidence) -> Row:
+def with_verdict(row: Row, evidence: FigureEvidence) -> Row:
     """The row with the verdict on its evidence; its status is wrong if the verdict is."""
-    check = races.judge(evidence)
+    check = races.judge_figure(evidence)
     if check.verdict == "wrong":
         return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
     return replace(row, check=check)
 
 
-def measured(
+def measure_probe(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
 ) -> Stages:
     """Measure the case of a probe: yields its stages, and returns its row.
@@ -131,7 +131,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
             race=race.summary(**words),
             conditions=sampled.conditions,
         )
-        evidence = Evidence(
+        evidence = FigureEvidence(
             case.dtype,
             rate=work.flops / min(samples.seconds),
             doubling=races.doubling(winner, 1, subject.tolerance, task.policy.budget_s, seconds=seconds),
@@ -243,7 +243,9 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
         conditions=sampled.conditions,
     )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-    return with_verdict(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
+    return with_verdict(
+        row, FigureEvidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY)
+    )
 
 
 def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:

@@ -275,7 +275,7 @@ MEMORY = EvidenceSubject(0.1, "work")
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FigureEvidence:
     """What was measured about a figure, in addition to its rate."""
 
     dtype: str
@@ -288,7 +288,7 @@ class Evidence:
     subject: EvidenceSubject = ARITHMETIC
 
 
-def judge(evidence: Evidence) -> Check:
+def judge_figure(evidence: FigureEvidence) -> Check:
     """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok."""
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
@@ -313,7 +313,7 @@ def judge(evidence: Evidence) -> Check:
     return Check("wrong" if is_wrong else "suspect" if reasons else "ok", figures, tuple(reasons))
 
 
-def _shown(evidence: Evidence, rate: float) -> str:
+def _shown(evidence: FigureEvidence, rate: float) -> str:
     if evidence.subject is MEMORY:
         return f"{number(rate / GIGA)} GB/s"
     return shown_rate(rate, not DTYPES[evidence.dtype].is_float)

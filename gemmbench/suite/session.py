@@ -64,7 +64,7 @@ class Control:
             count, trips = math.ceil(_BURST_S / min(handle.batch(clock, 1).wall_s for _ in range(3))), 1
         else:
             count, trips = 1, trips_for(handle, _BURST_S)
-        control = wire.Control(handle.number, clock, count, trips, unit * count * trips)
+        control = wire.ControlBurst(handle.number, clock, count, trips, unit * count * trips)
         return Bursts(control, known_s)
 
 

@@ -15,12 +15,12 @@ from gemmbench.model.instrument import Batch, Instrument, Prepared, Verified, Wh
 from gemmbench.model.row import Partner, Row, Work
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
-CONDUCTORS = dict.fromkeys(KINDS, __name__)
+CONDUCTORS = dict.fromkeys(KINDS, f"{__name__}:measured")
 
 
 def install(kinds: Iterable[str] = KINDS) -> None:
     """Have cases of some kinds conducted by this module."""
-    child.CONDUCTORS.update(dict.fromkeys(kinds, __name__))
+    child.CONDUCTORS.update(dict.fromkeys(kinds, f"{__name__}:measured"))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from gemmbench import UsageError, plan
 from gemmbench.gemm.answers import exact_operands
-from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, gemm
+from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, multiply_by_numpy
 from gemmbench.gemm.operands import Matrices
-from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed
+from gemmbench.gemm.verify import ExactTest, as_stack, exact_product, random_operands, transposed
 from gemmbench.gemm.workloads import Shape, read_shapes
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import laid_out
@@ -107,13 +107,13 @@ def test_a_sweep_says_how_many_and_mixed_batches_are_no_sweep() -> None:
 def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
     a, b, c = random_operands(BATCH)
     assert (a.shape, b.shape, c.shape) == ((45, 11), (55, 7), (45, 7))
-    assert len({matrix.tobytes() for matrix in stack(a, 5)}) == 5
+    assert len({matrix.tobytes() for matrix in as_stack(a, 5)}) == 5
     product = exact_product(BATCH, a, b, c)
     for number in range(5):
-        assert np.allclose(stack(product, 5)[number], stack(a, 5)[number] @ stack(b, 5)[number])
+        assert np.allclose(as_stack(product, 5)[number], as_stack(a, 5)[number] @ as_stack(b, 5)[number])
     turned = transposed(a, 5)
     assert turned.shape == (55, 9)
-    assert np.array_equal(stack(turned, 5)[3], stack(a, 5)[3].T)
+    assert np.array_equal(as_stack(turned, 5)[3], as_stack(a, 5)[3].T)
     test = ExactTest.of(BATCH)
     right = test.host["C"].copy()
     ldc = test.layout.ldc
@@ -156,7 +156,7 @@ def test_a_fault_in_any_problem_is_found(
     exact = exact_operands(Gemm(40, 33, 65, dtype, beta=1.0, batch=120))
     c = encode(exact_product(exact.problem, exact.a, exact.b, exact.c), exact.problem.result)
     if fault:
-        fault(stack(c, 120), stack(exact.c, 120))
+        fault(as_stack(c, 120), as_stack(exact.c, 120))
     assert exact.error(c).startswith("in problem ") == bool(fault)
 
 
@@ -185,7 +185,7 @@ def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
         def call() -> None:
             inside = bench._inside(a, b, c, out)
             before = inside[-1].copy()
-            gemm(problem, *inside)
+            multiply_by_numpy(problem, *inside)
             if before.ndim == 3:  # not in the trial, which is one problem
                 fault(inside[-1], before)
 

@@ -26,10 +26,10 @@ from gemmbench.measure.child import (
     Pipe,
     Worker,
     WorkerError,
-    decode,
-    encode,
+    decode_message,
+    encode_message,
     matching_device,
-    named,
+    name_maker,
     protocol_of,
 )
 from gemmbench.model import instrument
@@ -205,12 +205,12 @@ def test_every_verb(child: Worker) -> None:
 
 
 def test_arguments_of_the_maker_are_text() -> None:
-    assert named(partial(make_with, "a b", "ä"))[1:] == ("a b", "ä")
+    assert name_maker(partial(make_with, "a b", "ä"))[1:] == ("a b", "ä")
 
 
 def test_other_versions_are_asked_for_the_machine_by_this_name() -> None:
     """``check --against CHECKOUT`` starts that checkout's instrument: the name is part of the protocol."""
-    assert named(machine.default) == ("gemmbench.measure.machine:default",)
+    assert name_maker(machine.default) == ("gemmbench.measure.machine:default",)
     with Worker(partial(make_with, "a b", "ä")) as child:
         assert child.opened().devices == (fake_runs.CPU,)
 
@@ -345,7 +345,7 @@ def test_a_whole_run_is_a_row_whatever_happens() -> None:
 def test_names_that_are_no_text_cross_the_pipe() -> None:
     path = os.fsdecode(b"caf\xe9 \xff.npy")
     request = instrument.Prepare(0, Case("gemm", 0, "x", "float", {}, operands=Operands(path)), None, POLICY)
-    assert decode(encode(request)) == request
+    assert decode_message(encode_message(request)) == request
 
 
 def test_anybody_can_speak_it(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_anybody_can_speak_it(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
     ours, theirs = multiprocessing.Pipe()
     handle = theirs.fileno()
-    command = [sys.executable, "-m", "gemmbench.measure.instrument", str(handle), *named(make)]
+    command = [sys.executable, "-m", "gemmbench.measure.instrument", str(handle), *name_maker(make)]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, pass_fds=(handle,)):
         theirs.close()
         for request, kind in ((b'["Open", {}]', "Opened"), (b'["Release", {"handle": 7}]', "Released")):
@@ -567,7 +567,7 @@ def checkout(folder: Path, instrument: str) -> Path:
         (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 2 of the instrument: "),
         (b"hello", "failed: not of protocol 2 of the instrument: "),
         (
-            encode(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
+            encode_message(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
             "gemmbench 9.9 speaks protocol 3 of the instrument, this one 2",
         ),
     ],

@@ -14,7 +14,14 @@ import pytest
 from gemmbench.gemm import measure as measure_module
 from gemmbench.gemm import numpy_blas
 from gemmbench.measure import sensors
-from gemmbench.measure.sensors import CounterError, NvidiaBoard, Rapl, measure, measure_energy, open_counter
+from gemmbench.measure.sensors import (
+    CounterError,
+    NvidiaBoard,
+    Rapl,
+    measure_energy,
+    measure_joules,
+    open_counter,
+)
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Energy
@@ -61,7 +68,7 @@ class Machine:
         return self._shown
 
     def measure(self) -> Energy:
-        return measure(self, self.run, self.clock, self.sleep)
+        return measure_joules(self, self.run, self.clock, self.sleep)
 
 
 @pytest.mark.parametrize("step_s", [0.001, 0.019, 0.097])
@@ -323,7 +330,7 @@ def test_the_hosts_blas_is_measured_when_asked(wanted: bool, monkeypatch: pytest
     case = Case("gemm", -1, "numpy", "float", {}, Gemm(8, 8, 8))
     policy = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0, energy=wanted)
     instrument = in_process.InProcess(numpy_blas.NumpyExecutor())
-    row = result_of(measure_module.measured(instrument, case, None, policy), stages)
+    row = result_of(measure_module.measure_gemm(instrument, case, None, policy), stages)
     assert row.status == "ok"
     assert row.energy.joules == (0.25 if wanted else None)
     assert ("measuring energy" in stages) == wanted

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm import answers
 from gemmbench.gemm.answers import Exact, exact_limit, exact_operands
-from gemmbench.gemm.verify import Terms, exact_product, stack
+from gemmbench.gemm.verify import Terms, as_stack, exact_product
 from gemmbench.model import dtypes
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
@@ -125,5 +125,5 @@ def test_large_matrices_are_converted_in_blocks(monkeypatch: pytest.MonkeyPatch)
     exact = exact_operands(Gemm(37, 41, 43, batch=3, beta=1.0))
     c = product(exact)
     assert exact.error(c) == ""
-    stack(c, 3)[2, 36, 40] += 1
+    as_stack(c, 3)[2, 36, 40] += 1
     assert "in problem 2 of 3, C[36][40]" in exact.error(c)

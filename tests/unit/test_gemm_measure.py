@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from gemmbench.gemm import measure
-from gemmbench.gemm.measure import measured
+from gemmbench.gemm.measure import measure_gemm
 from gemmbench.gemm.opencl_bench import GemmBench, QueuedBatch
 from gemmbench.gemm.operands import SPLIT
 from gemmbench.ladder import BY_NAME
@@ -61,7 +61,7 @@ def case(problem: Gemm = SMALL, former: str = "") -> Case:
 def run(
     instrument: FakeInstrument, case: Case, policy: Policy = POLICY, stages: list[str] | None = None
 ) -> Row:
-    return result_of(measured(instrument, case, None, policy), stages)
+    return result_of(measure_gemm(instrument, case, None, policy), stages)
 
 
 def asked(instrument: FakeInstrument) -> list[str]:
@@ -417,7 +417,7 @@ def beside(flops_per_second: float, case: Case, device: DeviceFacts = DEVICE) ->
     """The row of a kernel that is so fast."""
     seconds = LARGE.flops / flops_per_second
     instrument = FakeInstrument(seconds={case.variant: itertools.repeat(seconds)})
-    return result_of(measured(instrument, replace(case, problem=LARGE), device, POLICY))
+    return result_of(measure_gemm(instrument, replace(case, problem=LARGE), device, POLICY))
 
 
 def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() -> None:
@@ -620,7 +620,7 @@ def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
     # On a CPU both have their operands in the same memory: its device scope is the wall clock's, as numpy's.
     instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
     cpu, policy = replace(DEVICE, type="cpu"), replace(POLICY, budget_s=3.0)
-    turns = measured(instrument, against("numpy", device=-1), cpu, policy)  # type: ignore[arg-type]  # as in run()
+    turns = measure_gemm(instrument, against("numpy", device=-1), cpu, policy)  # type: ignore[arg-type]  # as in run()
     row = result_of(turns, None)
     assert row.former is not None
     assert set(row.former.samples) > {"device", "host"}
@@ -707,7 +707,7 @@ class FakeWorker(NoControl):
         self._instrument = instrument
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        return (yield from measured(self._instrument, case, device, policy))
+        return (yield from measure_gemm(self._instrument, case, device, policy))
 
 
 def test_a_fake_instrument_runs_a_sweep_without_any_driver() -> None:

@@ -13,19 +13,26 @@ from gemmbench import api
 from gemmbench.model import run_file
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
-from gemmbench.probes.race import ARITHMETIC, MATRIX, Evidence, compare_results, events_agree, judge
+from gemmbench.probes.race import (
+    ARITHMETIC,
+    MATRIX,
+    FigureEvidence,
+    compare_results,
+    events_agree,
+    judge_figure,
+)
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import Ceiling
 
 GALLERY = Path(__file__).parents[2] / "plots"
 
-GOOD = Evidence("double", 1e11, 2.01, 0.99, "", Ceiling(1e12, "units"), 1.1)
+GOOD = FigureEvidence("double", 1e11, 2.01, 0.99, "", Ceiling(1e12, "units"), 1.1)
 
 
-def evidence_of(row: Row, rate: float) -> Evidence:
+def evidence_of(row: Row, rate: float) -> FigureEvidence:
     """What a saved row says of itself."""
     figures = row.check.figures
-    return Evidence(
+    return FigureEvidence(
         row.dtype,
         rate=rate,
         doubling=figures["doubling"],
@@ -38,8 +45,8 @@ def evidence_of(row: Row, rate: float) -> Evidence:
 
 
 def test_good_evidence_is_ok() -> None:
-    assert judge(GOOD).verdict == "ok"
-    assert judge(replace(GOOD, ceiling=None, unrolling=None)).verdict == "ok"
+    assert judge_figure(GOOD).verdict == "ok"
+    assert judge_figure(replace(GOOD, ceiling=None, unrolling=None)).verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -61,26 +68,26 @@ def test_good_evidence_is_ok() -> None:
     ],
 )
 def test_each_fault_is_suspect_and_says_why(fault: dict[str, object], reason: str) -> None:
-    check = judge(replace(GOOD, **fault))  # type: ignore[arg-type]
+    check = judge_figure(replace(GOOD, **fault))  # type: ignore[arg-type]
     assert check.verdict == "suspect"
     assert any(reason in text for text in check.reasons)
 
 
 def test_results_that_differ_from_the_hosts_are_wrong() -> None:
-    check = judge(replace(GOOD, wrong_result="7 of 9 stored results differ"))
+    check = judge_figure(replace(GOOD, wrong_result="7 of 9 stored results differ"))
     assert (check.verdict, check.reasons) == ("wrong", ("7 of 9 stored results differ",))
 
 
 @pytest.mark.parametrize("rate", [1.03e12, math.nan])
 def test_a_rate_above_its_ceiling_is_wrong(rate: float) -> None:
-    check = judge(replace(GOOD, rate=rate))
+    check = judge_figure(replace(GOOD, rate=rate))
     assert check.verdict == "wrong"
     assert "is above the theoretical peak of 1,000 GFLOPS: units" in check.reasons[0]
 
 
 def test_up_to_two_percent_above_a_ceiling_is_allowed() -> None:
     """The integer peak of an H100 lay at 101.1 %."""
-    assert judge(replace(GOOD, rate=1.011e12)).verdict == "ok"
+    assert judge_figure(replace(GOOD, rate=1.011e12)).verdict == "ok"
 
 
 @pytest.mark.parametrize("name", ["h200-peak", "h200-square"])
@@ -103,7 +110,7 @@ def test_saved_peaks_are_judged_by_todays_rule() -> None:
     best = [(row, rate.best) for row in rows if (rate := rates.rate(row, "kernel"))]
     for row, fastest in best:
         assert row.check.verdict == "ok"  # as it was judged then
-        assert judge(evidence_of(row, fastest)).verdict == "ok"
+        assert judge_figure(evidence_of(row, fastest)).verdict == "ok"
 
 
 def test_an_event_clock_is_believed_near_the_wall_clock() -> None:

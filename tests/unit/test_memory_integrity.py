@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.probes.race import MEMORY, Evidence, judge
+from gemmbench.probes.race import MEMORY, FigureEvidence, judge_figure
 from gemmbench.stats.ceilings import Ceiling
 
-GOOD = Evidence(
+GOOD = FigureEvidence(
     dtype="float",
     rate=2e10,
     doubling=2.03,
@@ -22,8 +22,8 @@ GOOD = Evidence(
 
 
 def test_good_evidence_is_ok() -> None:
-    assert judge(GOOD).verdict == "ok"
-    assert judge(replace(GOOD, ceiling=None)).verdict == "ok"
+    assert judge_figure(GOOD).verdict == "ok"
+    assert judge_figure(replace(GOOD, ceiling=None)).verdict == "ok"
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_good_evidence_is_ok() -> None:
     ],
 )
 def test_each_fault_is_suspect_and_says_why(fault: dict[str, object], reason: str) -> None:
-    check = judge(replace(GOOD, **fault))  # type: ignore[arg-type]
+    check = judge_figure(replace(GOOD, **fault))  # type: ignore[arg-type]
     assert check.verdict == "suspect"
     assert any(reason in text for text in check.reasons)

@@ -15,7 +15,7 @@ from gemmbench.gemm import verify
 from gemmbench.gemm.verify import ExactTest, Terms
 from gemmbench.ladder.own import formula, own_kernel, variant_of
 from gemmbench.ladder.variant import OWN, ParameterError
-from gemmbench.measure.child import decode, encode
+from gemmbench.measure.child import decode_message, encode_message
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.dtypes import HostArray
@@ -360,7 +360,7 @@ def test_a_case_takes_its_kernel_to_another_process(tmp_path: Path) -> None:
     assert isinstance(step, Case)
     kernel_files._OWN.clear()  # another process has none
     variant_of.cache_clear()
-    there = decode(encode(Build(step, fake_runs.CPU))).case
+    there = decode_message(encode_message(Build(step, fake_runs.CPU))).case
     variant = ladder.variant_of(there)
     assert variant.fingerprint("float", {"TS": 16}) == step.source
     assert "__kernel void f" in kernel_files.text(variant.files[0])

@@ -14,7 +14,7 @@ from gemmbench.model.instrument import Batch, NotMeasuredError, Watch
 from gemmbench.model.row import Energy, Parameters, Row, Work
 from gemmbench.probes import measure as probe_measure
 from gemmbench.probes.arithmetic import MMA
-from gemmbench.probes.measure import Known, confirmed_chains, measured
+from gemmbench.probes.measure import Known, confirmed_chains, measure_probe
 from gemmbench.stats import rates
 from tests import in_process
 from tests.fake_instrument import FakeProbes, refusal
@@ -27,7 +27,9 @@ UPLOAD = Case("transfer", 0, "upload-pageable", "float", {"bytes": 4096})
 
 
 def run(fake: FakeProbes, case: Case, policy: Policy = POLICY, known: Known | None = None) -> Row:
-    return in_process.result_of(measured(fake, case, DEVICE, policy, Known() if known is None else known))
+    return in_process.result_of(
+        measure_probe(fake, case, DEVICE, policy, Known() if known is None else known)
+    )
 
 
 def arithmetic(**changes: object) -> FakeProbes:
@@ -188,7 +190,7 @@ def test_a_rate_may_exceed_the_peak_by_what_the_clock_may_be_higher(
     gpu = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=1, clock_mhz=1000)
     flops = int(2 * 128 * 1e9 * share * 1e-6)
     fake = FakeProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=flops), watch=Clocked(max_mhz))
-    row = in_process.result_of(measured(fake, FLOAT, gpu, POLICY, Known()))
+    row = in_process.result_of(measure_probe(fake, FLOAT, gpu, POLICY, Known()))
     assert (row.check.verdict, row.notes) == (verdict, ())
 
 
@@ -254,7 +256,9 @@ def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
         run(memory(trip_s=lambda _: refusal("no float16")), READ)
     small = replace(DEVICE, local_mem_bytes=16)
     with pytest.raises(NotMeasuredError, match="16 bytes of local memory hold no array to read"):
-        in_process.result_of(measured(memory(), replace(READ, variant="local-read"), small, POLICY, Known()))
+        in_process.result_of(
+            measure_probe(memory(), replace(READ, variant="local-read"), small, POLICY, Known())
+        )
 
 
 def transfers(**changes: object) -> FakeProbes:
@@ -282,7 +286,9 @@ def test_the_fastest_way_to_transfer_is_sampled() -> None:
 def test_a_map_that_takes_the_same_time_for_more_moves_nothing(growth: float, way: str) -> None:
     fake = transfers(trip_s=lambda entry: 1e-3 * (growth if int(entry["bytes"]) == 32 << 20 else 1.0))
     gpu, known = replace(DEVICE, unified_memory=False), Known()
-    row = in_process.result_of(measured(fake, replace(UPLOAD, variant="upload-mapped"), gpu, POLICY, known))
+    row = in_process.result_of(
+        measure_probe(fake, replace(UPLOAD, variant="upload-mapped"), gpu, POLICY, known)
+    )
     assert row.choice == {"way": way}
     assert row.work == Work(bytes=4096 if way == "map" else 0)
     assert known["mapping moves data", "up"] == (way == "map")
@@ -298,7 +304,7 @@ def test_a_map_is_tried_within_the_largest_buffer(growth: float, way: str) -> No
 
     gpu = replace(DEVICE, unified_memory=False, max_alloc_bytes=16 << 20)
     case = replace(UPLOAD, variant="upload-mapped")
-    row = in_process.result_of(measured(transfers(trip_s=trip_s), case, gpu, POLICY, Known()))
+    row = in_process.result_of(measure_probe(transfers(trip_s=trip_s), case, gpu, POLICY, Known()))
     assert row.choice == {"way": way}
 
 
@@ -308,7 +314,7 @@ def test_a_map_that_cannot_be_tried_fails_with_the_reason() -> None:
     gpu = replace(DEVICE, unified_memory=False)
     case = replace(UPLOAD, variant="upload-mapped")
     with pytest.raises(NotMeasuredError, match="CL_MEM_OBJECT_ALLOCATION_FAILURE"):
-        in_process.result_of(measured(fake, case, gpu, POLICY, Known()))
+        in_process.result_of(measure_probe(fake, case, gpu, POLICY, Known()))
 
 
 def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:

@@ -16,7 +16,7 @@ from gemmbench.measure import instrument as child
 from gemmbench.measure.sampling import Sampled, alone
 from gemmbench.model import quiet
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import AskSeries, Batch, Bursts, Control, Prepare, Prepared, Series
+from gemmbench.model.instrument import AskSeries, Batch, Bursts, ControlBurst, Prepare, Prepared, Series
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, Scope, current
 from gemmbench.model.run_file import Run
@@ -26,7 +26,7 @@ from gemmbench.suite.cached import CachedBursts
 from tests import fake_runs as fake
 from tests.fake_instrument import FakeInstrument
 
-CONTROL = Control(99, "device", 1, 100, 10**9)
+CONTROL = ControlBurst(99, "device", 1, 100, 10**9)
 
 
 def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size: int = 4) -> Scope:
@@ -79,9 +79,9 @@ def test_the_known_reference_of_earlier_runs_counts() -> None:
 
 
 def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_reference() -> None:
-    assert quiet.known([1.0, 1.01, 0.88, 1.5, 1.6, 1.02, 1.7, 0.9]) == 1.0
-    assert quiet.known([0.5, *[1.0] * 9]) == 1.0  # of the last nine
-    assert quiet.known([]) == 0.0
+    assert quiet.reference_of([1.0, 1.01, 0.88, 1.5, 1.6, 1.02, 1.7, 0.9]) == 1.0
+    assert quiet.reference_of([0.5, *[1.0] * 9]) == 1.0  # of the last nine
+    assert quiet.reference_of([]) == 0.0
 
 
 def test_the_fastest_of_many_bursts_is_no_reference() -> None:
