@@ -1,13 +1,9 @@
 """Whether what a bench computes is right: before the first timed batch, in the batches and after the last.
 
-The same for every executor: OpenCL kernels, numpy and the libraries. Before and after, the timed launches
-multiply integers, and Freivalds' check finds any wrong element of C. Before, they also multiply the operands
-that are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.verify`). A long problem
-does that in its first batch. The C of every later problem must have the same bits, or lie within those bounds
-if the order of summation varies. If each batch of a long problem wrote those bits to an erased C, no problem
-runs after the last.
-
-A user's ``--out`` is written when all that has passed.
+Before and after, the timed launches multiply integers, and Freivalds' check finds any wrong element of C.
+Before, they also multiply the operands that are timed, and drawn rows of C must lie within the bounds of
+rounding (`gemm.verify`); a long problem does that in its first batch. The C of every later problem must have
+the same bits, or lie within those bounds. A user's ``--out`` is written when all that has passed.
 """
 
 from __future__ import annotations
@@ -191,12 +187,10 @@ class Verifiable(Protocol):
     """What verification needs of a bench."""
 
     @property
-    def scopes(self) -> tuple[str, ...]:
-        """What is timed: device, host."""
+    def scopes(self) -> tuple[str, ...]: ...
 
     @property
-    def distinct(self) -> tuple[str, ...]:
-        """The scopes whose launches differ."""
+    def distinct(self) -> tuple[str, ...]: ...
 
     @property
     def sets(self) -> int: ...
@@ -274,7 +268,6 @@ class Answers:
         return f"{ADDS_IN_HALF}: C is up to {100 * share:.2g} % off" if share > _WORTH_A_NOTE else ""
 
     def _small_matrices(self) -> dict[str, Elements]:
-        """A, B, C before and C by name: each if it has 1 to 8 rows and columns (`SHOWN`)."""
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -294,7 +287,6 @@ class Answers:
         }
 
     def check_batch(self, left: HostArray) -> Check:
-        """Check C as a batch left it, m x ldc, with C filled before the last problem."""
         return self._check_repeated(left, "in a batch: ")
 
     def _check_before(self, bench: Verifiable) -> Check:
@@ -389,7 +381,6 @@ class Answers:
         return values.rows[0]
 
     def _check_repeated(self, left: HostArray, what: str) -> Check:
-        """Check that a later C (m x ldc) has the verified bits, or lies within `repeat_bounds` of it."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")

@@ -53,7 +53,6 @@ class Cuda:
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU."""
         self.facts, self.has_clock, self.queue, self.plain_queue = facts, True, self, self
         self._library = opened("CUDA", _CUDA_FILES, _CUDA_ADVICE)
         self._call("cuInit", 0)
@@ -140,7 +139,6 @@ class Cuda:
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
 
     def seconds(self, watch: Stopwatch) -> float:
-        """Wait until a stopwatch is stopped; its seconds."""
         self._call("cuEventSynchronize", watch.end)
         milliseconds = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
@@ -265,7 +263,6 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
-        """Descriptors of the product and of B, A, C (in this order), and the preferred algorithm."""
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS supports {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
@@ -424,7 +421,6 @@ class CudaOperand(Copied):
     """A matrix in host memory, pinned or pageable, and at an address of the device."""
 
     def __init__(self, cuda: Any, shape: Shape, dtype: np.dtype[Any], pinned: bool, held: ExitStack) -> None:
-        """Allocate memory that `held` frees. `NotMeasuredError` if it runs out."""
         Operand.__init__(self, cuda, shape, dtype, image=False)
         count = math.prod(shape)
         host = held.enter_context(cuda.pinned((count,), dtype)) if pinned else page_aligned(count, dtype)
@@ -561,7 +557,6 @@ class CublasExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """See `GemmExecutor`, but with operands of its own."""
         return super().prepare(case, policy, None, problem)
 
     def multiple_of(self, dtype: str) -> int:

@@ -1,7 +1,7 @@
 """The GEMM calls of a program, from the log of its BLAS library or a trace of PyTorch's profiler.
 
-The formats are oneDNN's verbose mode, MKL_VERBOSE, the logs of cuBLAS and cuBLASLt, the bench logs of rocBLAS
-and hipBLASLt, and Chrome traces. Each line says which library wrote it, so logs may be mixed.
+That is oneDNN's verbose mode, MKL_VERBOSE, the logs of cuBLAS and cuBLASLt, the bench logs of rocBLAS and
+hipBLASLt, and Chrome traces. Logs may be mixed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class _UnreadError(Exception): ...
 
 
 def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
-    """The data type of a product by the log's words for types, and how it computes."""
     name = _TYPES.get(a.lower())
     if a != b or name is None:
         raise _UnreadError(f"type {a}" if a == b else f"types {a} and {b}")
@@ -238,7 +237,6 @@ _ARGUMENT = re.compile(r"i! +(\w+): type=.*?; val=(?:CUDA_|CUBLAS_OP_)?([^\s(]+)
 
 
 def _cublas(text: str) -> Call | None:
-    """A call of cuBLAS with the lines of its arguments."""
     function = _match(_FUNCTION, text)
     if "gemm" not in function[1].lower():
         return None
@@ -301,7 +299,6 @@ class _Log:
         self._from = 0
 
     def counter(self, reader: Callable[[Any], Call | None], text: object, number: int) -> list[int]:
-        """The counters of a line, event or function: calls by the program, and cuBLAS's own."""
         self.is_log = True
         try:
             call = reader(text)

@@ -92,7 +92,6 @@ def measure_gemm(instrument: Instrument, case: Case, device: DeviceFacts | None,
 
 
 def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case that is compared with no other. The clocks share the budget equally."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -278,7 +277,6 @@ def _with_pairs(
 
 
 def _can_share(present: Case, other: Case) -> bool:
-    """Whether two cases can share operands: the same executor, and no image unless it is one kernel."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
         kernels[0] is kernels[1] or not any(kernel.launches.images for kernel in kernels)
@@ -321,7 +319,6 @@ def refuse_if_too_slow(
 def _smaller_times(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Iterator[tuple[Gemm, float]]:
-    """Smaller problems and their seconds: the case's `measured` one, then trials on demand."""
     if case.measured:
         yield case.measured
     for edge in (_EDGE * _GROWS**power for power in itertools.count()):
@@ -388,7 +385,6 @@ def _untimed_row(row: Row, handle: Handle) -> Row:
 
 
 def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
-    """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem."""
     clocks = handle.prepared.clocks
     fits = len(clocks) * policy.min_batches * one_s <= policy.budget_s or one_s < LONG_S
     return clocks if fits or "host" not in clocks or variant_of(case).launches.images else ("host",)

@@ -52,7 +52,6 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        """A bench of the case, or of `problem` with generated operands."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())
         bench = self._bench(case, policy)
@@ -71,7 +70,6 @@ class NumpyBench:
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
-        """Copy the operands for every operand set, and decide between numpy and scipy."""
         self._problem = problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
@@ -159,7 +157,6 @@ class NumpyBench:
     def _calls(
         self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> list[Callable[[], object]]:
-        """The calls that write `out`: one of numpy, or one of scipy for each problem."""
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]

@@ -183,7 +183,6 @@ class GemmExecutor:
         return 1
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
-        """What is wrong on small problems with guard cells, and NaN where nothing may be read; or ""."""
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
@@ -214,7 +213,6 @@ class GemmExecutor:
         return Terms(variant.tile_of({**parameters, **chosen}), variant.launches.by_columns)
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
-        """Run an exact test's problem in new buffers; returns C, flat, with the guard cells."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -374,8 +372,6 @@ class Clblast:
 
 
 class _SymbolFile(ctypes.Structure):
-    """What ``dladdr`` reports about an address."""
-
     _fields_ = (
         ("file", ctypes.c_char_p),
         ("base", ctypes.c_void_p),
@@ -447,7 +443,6 @@ class ClblastExecutor(GemmExecutor):
         self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
         problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
     ) -> list[ClblastCall]:  # fmt: skip
-        """The one call. CLBlast compiles its kernels when the call is first enqueued."""
         return [self._library.call(problem, layout, buffers, (self.runtime.queue, self.runtime.plain_queue))]
 
 

@@ -52,8 +52,7 @@ class Step(Protocol):
     @property
     def name(self) -> str: ...
 
-    def enqueue(self, queue: Any) -> Any:
-        """Enqueue it; its event, if it has one."""
+    def enqueue(self, queue: Any) -> Any: ...
 
 
 Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
@@ -108,7 +107,6 @@ class Rotation:
         self.written = ""  # what launches wrote where nothing may be written, in a sentence
 
     def index(self, after: int = 0) -> int:
-        """The operand set of the problem that comes `after` problems from now."""
         return (self._next + after) % self._sets
 
     def skip_to(self, step: int) -> None:
@@ -262,7 +260,6 @@ class GemmBench:
             self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
     def sharing(self, timed: Timed, case: Case) -> GemmBench:
-        """A bench of another case with its own launches on the same operands."""
         other, self._rotation.are_shared = copy(self), True
         other._bind_launches(timed, case)
         return other
@@ -324,7 +321,6 @@ class GemmBench:
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Running:
-        """Run a batch with transfers, or enqueue it for the clock "device" (a CPU waits for it, too)."""
         with errors():
             if self._own is None and (clock, count) == ("host", 1):
                 batch = host_batch(self._first_host_run, clock, 1)
@@ -383,7 +379,6 @@ class GemmBench:
             self._verify_batch_result(left)
 
     def _verify_batch_result(self, left: HostArray) -> None:
-        """Verify a C that differs in bits from the verified one; later batches are then not compared."""
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
             self._wrong = self._answers.check_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
@@ -464,7 +459,6 @@ class GemmBench:
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set in host memory (copied later), and in the buffers for images."""
         a, b, _ = self._operands[index]
         a.fill(values.a)
         b.fill(values.b)
@@ -476,7 +470,6 @@ class GemmBench:
         self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """See `Verifiable`; it erases all temporaries first."""
         queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
         matrix.fill(c)
@@ -512,7 +505,6 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
-        """See `Verifiable`; a view."""
         if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
         index, clock, _ = self._rotation.last
@@ -614,7 +606,6 @@ class WallBench(GemmBench):
     stamped = erases = False
 
     def _device_batch(self, count: int) -> Batch | Running:
-        """Run `count` problems back to back and wait. The last may be checked, and is then not timed."""
         plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
         self.runtime.queue.finish()
@@ -659,7 +650,6 @@ class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
     def __init__(self, runtime: Runtime, reference: Any, nbytes: int) -> None:
-        """Build the comparison with `reference`, a buffer of `nbytes` bytes, which is not copied."""
         self._queue, self._reference = runtime.queue, reference
         width = next(width for width in _WORDS if nbytes % width == 0)
         self._words = np.uint32(nbytes // width)

@@ -137,7 +137,6 @@ class Terms:
         return f"C[{j}][{i}]" if self.by_columns else f"C[{i}][{j}]"
 
     def in_tile(self, i: int, j: int) -> str:
-        """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
         if self.tile is None:
             return ""
         rows, columns = (
@@ -349,7 +348,6 @@ class RoundingModel:
 
     @classmethod
     def of(cls, problem: Gemm, sums: str = "") -> RoundingModel:
-        """The rounding of a kernel that keeps its sums in the type `sums`; "" for C's."""
         result = problem.result
         kept, steps, smallest = DTYPES[sums] if sums else result, problem.k + 4, 0.0
         if kept.is_float:
@@ -454,7 +452,6 @@ class DrawnRows:
         return ""
 
     def share_off(self, c: HostArray, c0: HostArray) -> float:
-        """The largest error of the rows, as a share of the sum of absolute values that an element has."""
         got, product, added = self._values(c, c0)
         size = abs(self._problem.alpha) * self._size + np.abs(added)
         return float(

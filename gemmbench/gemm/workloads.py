@@ -235,8 +235,6 @@ Scalar = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info
 
 
 class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
-    """The columns of a file of shapes; those with a default need not be there."""
-
     m: Length
     n: Length
     k: Length

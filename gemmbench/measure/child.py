@@ -292,7 +292,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
-        """Send a request, to a new process unless it needs a handle of the last one."""
         needs_handle = isinstance(request, wire.AskBatch | wire.AskSeries | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
@@ -306,7 +305,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                     self._start().send(request)
 
     def _expect(self, kind: type[_T]) -> _T:
-        """The next answer. `NotMeasuredError` for a refusal, `LostError` if the child died or timed out."""
         answer = self._next_answer()
         if isinstance(answer, NotMeasuredError):
             answer.handle = self._handle
@@ -336,7 +334,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return answer
 
     def _take_turn(self) -> None:
-        """Let this worker's process run, and pause those of the other kind."""
         for other in self._family:
             if other._is_host != self._is_host and other._is_active:
                 other._pause()
@@ -646,7 +643,6 @@ class Pipe:
             raise EOFError from None
 
     def ended(self, seconds: float) -> bool:
-        """Whether the other end closes within `seconds`; messages until then are dropped."""
         end = time.monotonic() + seconds
         with contextlib.suppress(EOFError, OSError):
             while self.wait(end - time.monotonic()):

@@ -61,8 +61,7 @@ class Executor(Protocol):
 
     def build(self, case: Case) -> wire.Built: ...
 
-    def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench:
-        """Put a case's operands in place, or share those of `like`."""
+    def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench: ...
 
 
 class Machine(Protocol):
@@ -143,8 +142,6 @@ class Server:
         return bench.prepared
 
     def _series(self, bench: Bench, request: wire.AskSeries) -> wire.Series:
-        """Batches between control bursts, until the asked time has passed; at least one."""
-
         def run(of: Bench, clock: str, count: int, work: int) -> Batch:
             started = of.start(clock, count, work)
             return started if isinstance(started, Batch) else started.finish()
@@ -205,7 +202,6 @@ def _longest(before: dict[str, int], after: dict[str, int]) -> float:
 
 
 def _short(seconds: float) -> float:
-    """Four digits, which saved files keep."""
     return float(f"{seconds:.4g}")
 
 

@@ -228,7 +228,6 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 
 @cache
 def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
-    """The files with limit, usage and statistics of each group that limits this process's memory."""
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
         for group in control_groups(root, "memory"):
@@ -301,7 +300,6 @@ class Usage:
     steal_s: float
 
     def since(self, before: Usage) -> tuple[float | None, float | None]:
-        """Cores that other programs used since an earlier moment, and that the hypervisor took."""
         seconds = self.at_s - before.at_s
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None

@@ -1,11 +1,10 @@
 """Sampling: one handle alone, or two handles whose batches alternate.
 
 1. Warm up with the row's own work, for 0.02 s on a CPU or in float on NVIDIA, else 0.1 s.
-2. A batch lasts 5 ms or one problem, whichever is longer; 3 ms on a CPU, where control bursts run before and
-   after it, and only quiet batches count (`model.quiet`).
+2. A batch lasts 5 ms or one problem, whichever is longer; 3 ms between control bursts on a CPU, where only
+   quiet batches count (`model.quiet`).
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent. Where the
    device reports limits, go on until one would be known.
-4. If a power or thermal limit lowers the clock, or it drops, warm up for 2 s and sample again.
 """
 
 from __future__ import annotations
@@ -63,7 +62,6 @@ class Sampled:
         return {name: self.scope(name) for name in (self.batches[0].seconds if self.batches else {})}
 
     def scope(self, name: str, wall: bool = False) -> Scope:
-        """The samples of a scope: seconds of one problem in each batch, if `wall` by the wall clock."""
         seconds = tuple(batch.wall_s if wall else batch.seconds[name] for batch in self.batches)
         scope = Scope(seconds, self.size, self.stop, self.tick_s / self.size)
         if self.bursts:
@@ -208,7 +206,6 @@ def alone(
 def _between_bursts(
     handle: Handle, clock: str, policy: Policy, budget_s: float, warm_s: float, one_s: float, now: Clock
 ) -> Sampled:  # fmt: skip
-    """Sample between control bursts until enough batches are quiet, and their interval is narrow enough."""
     assert handle.bursts is not None
     begin, count = now(), 1
     handle.watch.begin()
@@ -244,7 +241,6 @@ def _power_of_two(one_s: float) -> int:
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
-    """Take batches until they are stable or the budget is spent, for ``least_s`` at least."""
     begin = now()
     rule = Rule(policy, begin + max(budget_s, least_s))
     batches: list[Batch] = []
@@ -327,7 +323,6 @@ def _pairs(
     first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
 ) -> tuple[Sampled, Sampled]:  # fmt: skip
-    """Run an even number of pairs until their ratio is stable or `end` is near. Return both sides."""
     rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:

@@ -1,14 +1,9 @@
 """What sensors say while a row is measured: joules for one problem, and the state of the device and its host.
 
-How joules are measured:
-
-1. Rest, then read the idle draw: half a second at least, with nothing running.
-2. Warm up: batches that grow until one lasts ``_BATCH_S``, and on until clocks have answered.
-3. The window: batches back to back for a second at least, longer where the counter's steps are coarse.
-
-A counter moves in steps some milliseconds apart. So a window begins and ends at a reading that has just
-moved. A batch or a step, whichever is shorter, stays uncertain. The window is so long that this is at most
-``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs there.
+Rest and read the idle draw, warm up, then run batches back to back for a second at least. A counter moves in
+steps some milliseconds apart, so a window begins and ends at a reading that has just moved. It is so long
+that a step is at most ``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs
+there.
 """
 
 from __future__ import annotations
@@ -154,7 +149,6 @@ def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> 
 
 
 def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
-    """Run batches for 0.3 s, doubled up to 10 ms or 1000 problems. Return the last one's size and seconds."""
     end, batch = clock() + _WARM_S, 1
     while True:
         begin = clock()
@@ -220,7 +214,6 @@ class NvidiaBoard:
         return self._number("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
 
     def read(self, now: float) -> Reading:
-        """The clock, power, temperature and active limits; None for what is not reported."""
         milliwatts, kind = self._number(_instant_milliwatts), INSTANT
         if milliwatts is None:
             milliwatts, kind = self._number("nvmlDeviceGetPowerUsage"), MEAN
@@ -330,7 +323,6 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Open a window: look at the host, and start a thread that reads the device every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
@@ -368,7 +360,6 @@ class Monitor(Watch):
             self._readings.append(self._read(self._now()))
 
     def close(self) -> None:
-        """Stop reading, even if a window is open."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._over.set()
@@ -413,7 +404,6 @@ def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> 
 
 
 def _readings_during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
-    """The readings during a batch, or a recent one before it."""
     begin = bisect_left(readings, batch.begin, key=_AT)
     end = bisect_right(readings, batch.end, begin, key=_AT)
     if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:

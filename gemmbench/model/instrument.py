@@ -174,7 +174,6 @@ class Batch:
 
     @property
     def wall_s(self) -> float:
-        """Seconds of one problem by the wall clock."""
         return (self.end - self.begin) / self.count
 
 
@@ -246,14 +245,13 @@ class Instrument(Protocol):
     Every method raises `NotMeasuredError` if the instrument refuses, `LostError` if it is gone.
     """
 
-    def build(self, case: Case, device: DeviceFacts) -> Built:
-        """Compile a case's kernels and run nothing."""
+    def build(self, case: Case, device: DeviceFacts) -> Built: ...
 
     def prepare(
         self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:  # fmt: skip
-        """Put a case's operands in place: see `Prepare`."""
+        ...
 
     def for_former(
         self, case: Case, device: DeviceFacts | None
@@ -287,7 +285,6 @@ class Watch:
     def begin(self) -> None: ...
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """End the window. Returns what the device and its host did while the batches ran, if it was read."""
         return None
 
 

@@ -44,7 +44,6 @@ class Form:
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
-        """Compiler options of a program with a kernel for each number of chains."""
         return (
             *([f"-cl-std={self.standard}"] if self.standard else []),
             *([f"-DREAL_{self.real}"] if self.real else []),
@@ -83,7 +82,6 @@ class ChainProbe:
         return tuple(form for form in self.forms[dtype] if not form.lacks(device))
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """What the first form lacks, if the device supports no form; else ""."""
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
@@ -179,7 +177,6 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """Parameters of a type's rows: each instruction with random operands and zeros."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.family.instructions

@@ -211,7 +211,6 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
 
 
 def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
-    """Race ways to go through memory, check and sample the fastest. Samples of a latency are for one load."""
     case, device = task.case, task.device
     yield Staged("trying variants")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
@@ -257,7 +256,6 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
-    """Race ways to transfer, check and sample the best. The row has 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("trying variants")
     with task.race() as race:

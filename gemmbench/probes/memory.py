@@ -45,7 +45,6 @@ class MemoryProbe:
         return "memory" if self.kind == "bandwidth" else self.kind
 
     def fingerprint(self, width: int = 0) -> str:
-        """Hash of everything that may be compiled for a row; "" if nothing is."""
         words = (self.kernel, f"WIDTH={width}", repr(WAYS))
         return fingerprint((self.file,), words) if self.file else ""
 
@@ -307,7 +306,6 @@ class RepeatedTable:
         return np.asarray(self.table[(first + np.arange(count)) % TABLE_ELEMENTS])
 
     def sum_of(self, first: int, count: int) -> int:
-        """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
         before, after = map(int, self._sums_before(np.array([first, first + count], np.uint64)))
         return (after - before) % _WRAP
 

@@ -83,7 +83,6 @@ class MemoryRow:
         return "" if got == expected else wrong
 
     def wrong_group_sums(self, sums: Any, expected: HostArray, group: int) -> str:
-        """How the sums of each group's words differ from the expected ones (a word each), or ""."""
         items = expected.size * group
         got = self.read(sums, 0, items).reshape(-1, group).sum(axis=1, dtype=np.uint64).astype(_WORD)
         right = got == expected
@@ -171,11 +170,9 @@ class _Passes:
         """The kernel's arguments for `count` units from `first` on, with so many words for sums."""
         raise NotImplementedError
 
-    def choose_part(self, launch: Enqueue) -> None:
-        """Choose the units in a launch of the most work, with launches on the first units."""
+    def choose_part(self, launch: Enqueue) -> None: ...
 
     def wrong(self, launch: Callable[..., Any], items: int, is_flat: bool) -> str:
-        """How the sum of all words that a launch reads differs from the host's, or ""."""
         slots = _SLOTS if is_flat else 0
         if slots:
             self.row.erase(self.target, slots, b"\0")
@@ -480,7 +477,6 @@ def copies(row: MemoryRow) -> Make:
         runtime.plain_queue.finish()
 
     def copy_on_two_queues() -> None:
-        """Copy each half in a queue of its own, at the same time, and wait for both."""
         queues, half = (runtime.plain_queue, runtime.queue), count // 2
         copy(queues[0], 0, half, False)
         copy(queues[1], half, count, False)
@@ -524,7 +520,6 @@ def maps(row: MemoryRow) -> Make:
         return view
 
     def unmap_filled() -> float:
-        """Map the buffer, fill it on the host, and return the seconds that only unmapping it takes."""
         view = map_buffer(cl.map_flags.WRITE)
         view[...] = values
         begin = time.perf_counter()

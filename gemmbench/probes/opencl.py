@@ -145,7 +145,6 @@ def matrix_tiles(runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: P
             return launcher.enqueue((*timed, results, np.int32(trips)))
 
         def check(_: int, steps: int = unroll) -> str:
-            """How three iterations on small whole numbers differ from the host's products, or ""."""
             got: HostArray = np.empty((products, instruction.m, instruction.n), result.numpy)
             arguments = *checked, results, np.int32(_CHECKED_TRIPS)
             _launch_and_read(runtime, results, got, lambda: launcher.enqueue(arguments))

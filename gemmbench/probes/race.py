@@ -116,7 +116,6 @@ class Race(AbstractContextManager["Race"]):
         return bool(handles)
 
     def final(self, count: int, failing: str = "") -> Handle:
-        """The fastest of the best `count` candidates, timed again at 10 ms a launch. Raises like `ranked`."""
         handles = [with_sampled_work(entry.handle) for entry in self.ranked(failing)[:count]]
         return max(handles, key=self._rate)
 
@@ -197,7 +196,6 @@ class Race(AbstractContextManager["Race"]):
         return tuple(lines)
 
     def note(self) -> str:
-        """The best rate of each value of every choice that differed, in one line."""
         lines = []
         for name in dict.fromkeys(name for entry in self.entries for name in entry.choice):
             if len(best := self._best_of(name)) > 1:
