@@ -118,26 +118,22 @@ class Rotation:
         self._next += count
 
 
+@dataclass
 class QueuedBatch:
     """A batch in the queue: a `measure.instrument.Running`."""
 
-    def __init__(
-        self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
-        look: Callable[[], None] | None = None, silent: int = 0, wait: Any = None,
-    ) -> None:  # fmt: skip
-        """A batch of `count` problems, enqueued from `begin` until now.
-
-        `events` have the roles of all launches, except of `silent` problems, which follow the first. `look`
-        checks the last problem's C. `wait` is of the kernel that kept the device busy.
-        """
-        self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._silent, self._wait = silent, wait
-        self._check_last = look
-        self._enqueued = time.perf_counter()
+    bench: GemmBench
+    events: Sequence[tuple[str, Any]]  # roles and events of all launches with one
+    count: int  # problems
+    begin: float
+    check_last: Callable[[], None] | None = None  # checks the last problem's C
+    silent: int = 0  # problems without events, which follow the first
+    wait: Any = None  # the event of the kernel that kept the device busy
+    enqueued: float = field(default_factory=time.perf_counter)
 
     def done(self) -> bool:
         with errors():
-            status = self._events[-1][1].command_execution_status
+            status = self.events[-1][1].command_execution_status
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
@@ -146,39 +142,39 @@ class QueuedBatch:
         GPUs also time the chain of launches. It is the device scope if some were silent.
         """
         with errors():
-            self._events[-1][1].wait()
+            self.events[-1][1].wait()
             end = time.perf_counter()
             # NVIDIA's stamps are Unix time in ns, which as double seconds have steps of 238 ns.
-            origin = self._bench.runtime.origin_ns
-            stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self._events]
-        steps = len(stamps) // (self._count - self._silent)
+            origin = self.bench.runtime.origin_ns
+            stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self.events]
+        steps = len(stamps) // (self.count - self.silent)
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
-        first, last = bool(self._silent), bool(self._check_last) and self._count > _FEW
+        first, last = bool(self.silent), bool(self.check_last) and self.count > _FEW
         timed = stamps[first * steps : len(stamps) - last * steps]
         count, span = len(timed) // steps, (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
         passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
-        self._bench.timed.append([seconds / count for seconds in passes])
+        self.bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
-        if self._check_last:
-            self._check_last()
+        if self.check_last:
+            self.check_last()
         roles = (role for role, *_ in stamps)
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
-        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
+        tick = self.bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
-        alone = self._count - bool(self._check_last) or 1  # before C was erased
-        if self._bench.runtime.facts.type == "gpu":
-            chain_end = stamps[(alone - self._silent) * steps - 1][2] * 1e-9
+        alone = self.count - bool(self.check_last) or 1  # before C was erased
+        if self.bench.runtime.facts.type == "gpu":
+            chain_end = stamps[(alone - self.silent) * steps - 1][2] * 1e-9
             chain = seconds[CHAIN] = max(chain_end - span[0], tick) / alone
-            if self._silent:  # which the time stamps of the others do not lengthen
+            if self.silent:  # which the time stamps of the others do not lengthen
                 seconds |= {"kernel": min(seconds["kernel"], chain), "device": chain}
-        launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
-        if self._wait:
-            launch_s += (self._wait.profile.end - self._wait.profile.start) * 1e-9
-        if alone < self._count:  # the device erased C, which has no event
+        launch_s = max(self.enqueued - self.begin, self.count * steps * self.bench.runtime.launch_s)
+        if self.wait:
+            launch_s += (self.wait.profile.end - self.wait.profile.start) * 1e-9
+        if alone < self.count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
         # If C was erased before the only START, the cost of launches is not known.
-        known_s = None if self._check_last and self._count == 1 else launch_s
-        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
+        known_s = None if self.check_last and self.count == 1 else launch_s
+        return Batch(seconds, self.begin, end, self.count, device=span, launch_s=known_s)
 
 
 class GemmBench:
