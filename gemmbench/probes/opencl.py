@@ -15,9 +15,8 @@ from gemmbench.model.row import Parameters, Work
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.probes import PROBES, arithmetic
 from gemmbench.probes.arithmetic import RECURRENCES, ChainOperands, ChainProbe, MatrixProbe
-from gemmbench.probes.bench import Make, ProbeBench, make_launcher
 from gemmbench.probes.memory import BY_NAME, RepeatedTable
-from gemmbench.probes.memory_opencl import MAKERS, MemoryRow
+from gemmbench.probes.memory_opencl import MAKERS, Make, MemoryRow, ProbeBench, make_launcher
 from gemmbench.probes.race import compare_results
 
 _CHECKED_TRIPS = 3

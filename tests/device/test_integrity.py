@@ -18,10 +18,10 @@ from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
-from gemmbench.probes import bench, measure
+from gemmbench.probes import measure, memory_opencl
 from gemmbench.probes.arithmetic import RECURRENCES
-from gemmbench.probes.bench import Enqueue, time_launches
 from gemmbench.probes.measure import Known
+from gemmbench.probes.memory_opencl import Enqueue, time_launches
 from gemmbench.probes.opencl import ProbeExecutor
 from gemmbench.stats.rates import rate
 from tests import in_process
@@ -134,7 +134,7 @@ def test_an_event_clock_that_shows_a_fraction_is_not_believed(
         batch = time_launches(queue, enqueue, *more)
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(bench, "time_launches", hasty)
+    monkeypatch.setattr(memory_opencl, "time_launches", hasty)
     row = run(Peaks(device), device, "float")
     assert row.check.verdict == "suspect"
     (reason,) = [reason for reason in row.check.reasons if "clock" in reason]

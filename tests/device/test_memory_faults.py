@@ -11,8 +11,8 @@ from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
 from gemmbench.opencl import runtime
-from gemmbench.probes import bench, memory_opencl
-from gemmbench.probes.bench import Enqueue
+from gemmbench.probes import memory_opencl
+from gemmbench.probes.memory_opencl import Enqueue
 from tests.device import memory
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
@@ -61,13 +61,13 @@ def test_a_fault_in_a_kernel_is_suspect(
 def test_an_event_that_reports_a_fraction_of_the_time_is_suspect(
     device: DeviceFacts, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = bench.time_launches
+    honest = memory_opencl.time_launches
 
     def lying(queue: Any, enqueue: Enqueue, *more: Any) -> Batch:
         batch = honest(queue, enqueue, *more)
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(bench, "time_launches", lying)
+    monkeypatch.setattr(memory_opencl, "time_launches", lying)
     row = memory.run(device, memory.case(device, variant), fresh=True)
     assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above a ceiling, too
     assert any(reason.startswith("the event clock says 0.0") for reason in row.check.reasons)

@@ -14,7 +14,7 @@ import pytest
 
 from gemmbench.gemm import cublas, opencl_bench
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.cublas import CublasExecutor, step
+from gemmbench.gemm.cublas import CublasBench, CublasExecutor, step
 from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
@@ -68,6 +68,12 @@ def exact_error(executor: CublasExecutor, problem: Gemm) -> str:
     test = ExactTest.of(problem, Layout(*rows))
     bind = partial(executor.bind, CUBLAS, {}, {})
     return test.error(executor._result(test, bind))
+
+
+def ready(problem: Gemm, policy: Policy = QUICK, executor: CublasExecutor | None = None) -> CublasBench:
+    bench = (executor or CublasExecutor(DEVICE)).prepare(case(problem), policy)
+    assert isinstance(bench, CublasBench)
+    return bench
 
 
 def measured(problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None) -> Row:
@@ -162,7 +168,7 @@ def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: In
 def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None:
     """A call from Python takes longer than the device does for n = 256."""
     driver, _ = install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    bench = ready(Gemm(8, 8, 8))
     for count in (1, 5, 5, 1000):
         batch = bench.start("device", count)
         assert not isinstance(batch, Batch)
@@ -177,7 +183,7 @@ def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None
 def test_what_cannot_be_captured_ends_the_capture(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     driver, library = install()
     executor = CublasExecutor(DEVICE)
-    bench = executor.prepare(case(Gemm(8, 8, 8)), QUICK)
+    bench = ready(Gemm(8, 8, 8), executor=executor)
     library.status = NOT_SUPPORTED
     with pytest.raises(NotMeasuredError):
         bench.start("device", 5)
@@ -190,7 +196,7 @@ def test_what_cannot_be_captured_ends_the_capture(install: Install, monkeypatch:
 
 def test_a_graph_as_captured_is_given_back_whatever_happens(install: Install) -> None:
     driver, _ = install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    bench = ready(Gemm(8, 8, 8))
     bench.start("device", 5)
     driver.cuGraphInstantiateWithFlags = lambda *_: 2  # type: ignore[method-assign]  # out of memory
     with pytest.raises(NotMeasuredError):
@@ -202,7 +208,7 @@ def test_a_graph_as_captured_is_given_back_whatever_happens(install: Install) ->
 def test_every_call_in_a_graph_has_cold_operands(install: Install, length: int) -> None:
     """With 64 sets, 65 or 100 problems would begin with the set that the last ones had."""
     _, library = install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(length, 8, 8)), replace(QUICK, cold=True))
+    bench = ready(Gemm(length, 8, 8), replace(QUICK, cold=True))
     assert bench.sets == 64
     for count in (65, 65, 100, 100, 1, 65):
         bench.start("device", count)
@@ -282,7 +288,7 @@ def test_a_long_problem_has_both_scopes_in_one_batch(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    bench = ready(Gemm(8, 8, 8))
     monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
     batch = bench.start("host", 2)
     assert isinstance(batch, Batch)
@@ -484,7 +490,7 @@ def test_only_a_problem_by_part_is_waited_for_between(
 ) -> None:
     """Before it begins and for its result; the parts wait after the upload and the launches, too."""
     install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    bench = ready(Gemm(8, 16, 24, "half"))
     finish, calls = bench._cuda.finish, []
     monkeypatch.setattr(bench._cuda, "finish", lambda: (calls.append(1), finish()))
     bench.start(clock, 1)

@@ -117,7 +117,7 @@ THIRD_PARTY = {
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
     "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench",
-    "gemm.cublas", "probes.bench", "probes.opencl", "probes.memory_opencl",
+    "gemm.cublas", "probes.opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 
