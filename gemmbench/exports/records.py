@@ -178,7 +178,7 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
 
 def _derived(run: Run, row: Row) -> dict[str, object]:
     how = {"conversion": conversion(row.variant, row.dtype) if row.kind == "gemm" else None}
-    return {**rates.derived(run, row), **how, **device_names(run, row), **workloads.derive_net(run, row)}
+    return {**rates.derived(run, row), **how, **device_names(run, row), **workloads.derived(run, row)}
 
 
 def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:

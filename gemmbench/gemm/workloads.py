@@ -181,7 +181,7 @@ SETS: dict[str, Workload] = {
 }
 
 
-def merge_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
+def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Each shape once, with the names of all, ``q = k and 2 more``, and calls added up."""
     groups = by_key((replace(shape, name="", calls=1), shape) for shape in shapes)
     are_counted = any(shape.calls > 1 for alike in groups.values() for shape in alike)
@@ -377,7 +377,7 @@ def nets(run: Run) -> tuple[Net, ...]:
     return tuple(made)
 
 
-def derive_net(run: Run, row: Row) -> dict[str, float]:
+def derived(run: Run, row: Row) -> dict[str, float]:
     """A row's seconds in AlexNet and their share of the time; empty unless it is a layer's fastest row."""
     for net in nets(run):
         for name, product in net.products.items():

@@ -293,7 +293,7 @@ class Bursts:
     """The control bursts of one process: what makes one, and those that were seen."""
 
     control: ControlBurst
-    known_s: float = 0.0  # the reference of earlier runs, see `quiet.reference_of`; 0 if unknown
+    known_s: float = 0.0  # the reference of earlier runs, see `quiet.known`; 0 if unknown
     seen_s: list[float] = field(default_factory=list)
 
     def settled(self, scope: Scope) -> Scope:

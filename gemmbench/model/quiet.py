@@ -1,8 +1,9 @@
 """Quiet windows: which batches of a CPU row count. A pure function of what is saved.
 
-A control burst, a fixed piece of work on all cores, runs before and after each batch. A batch counts if both
-were as fast as undisturbed ones, and no thread waited long for a core. Nor does it count at a higher clock
-that the CPU has only now and then.
+A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and
+other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its
+bursts were as fast as undisturbed ones, and if no thread waited long for a core meanwhile. Nor does it count
+at a higher clock that the CPU has only now and then.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def flags(scope: Scope) -> tuple[bool, ...]:
     )
 
 
-def quiet_samples(scope: Scope) -> tuple[float, ...]:
-    """The samples of quiet batches; all of them if fewer than three are quiet."""
+def counted(scope: Scope) -> tuple[float, ...]:
+    """The samples that count: those of quiet batches; all of them if fewer than three are quiet."""
     quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
     return quiet if len(quiet) >= LEAST_LONG else scope.seconds
 
@@ -62,17 +63,23 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: that of earlier runs, else the 25 % quantile of its bursts, or 0."""
+    """The reference of a run: the known one of earlier runs, else the 25 % quantile of its bursts, or 0."""
     return known_s or _quantile(bursts_s, _FAST)
 
 
-def reference_of(references_s: Sequence[float]) -> float:
-    """The reference of earlier runs, oldest first: the 25 % quantile of the last nine, or 0."""
+def known(references_s: Sequence[float]) -> float:
+    """The known reference of earlier runs, oldest first: the 25 % quantile of those of the last nine, or 0.
+
+    So it is neither that of a run at a higher clock nor that of a disturbed run.
+    """
     return _quantile(references_s[-RUNS:], _FAST)
 
 
 def settled(scope: Scope, run_s: float) -> Scope:
-    """A scope with the range of undisturbed bursts: from the run's reference to that of its own bursts."""
+    """A scope with the range of undisturbed bursts: from the run's reference to that of its own bursts.
+
+    That is their 25 % quantile, at least the run's reference and at most 10 % above it.
+    """
     if not scope.bursts_s or not run_s:
         return scope
     own_s = min(max(_quantile(scope.bursts_s, _FAST), run_s), _MOST_ABOVE * run_s)

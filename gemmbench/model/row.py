@@ -86,7 +86,7 @@ class Scope:
     @cached_property
     def counted(self) -> tuple[float, ...]:
         """The samples that count, see `model.quiet`: those of quiet batches, or all without bursts."""
-        return quiet.quiet_samples(self)
+        return quiet.counted(self)
 
     @cached_property
     def is_complete(self) -> bool:

@@ -116,9 +116,7 @@ class Header:
     scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
     named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
     more_kernels: int = 0  # that can run on the devices, and are not among the default ones
-    quiet_s: dict[str, float] = field(
-        default_factory=dict
-    )  # bursts of earlier runs: see `quiet.reference_of`
+    quiet_s: dict[str, float] = field(default_factory=dict)  # bursts of earlier runs: see `quiet.known`
     left_out: LeftOut | UnsetType = UNSET
 
 

@@ -227,7 +227,7 @@ class CachedBursts(_Cache[Burst]):
         for index, device in enumerate(devices):
             for row in self._since_boot(device):
                 known.setdefault(str(HOST) if row.is_host else str(index), []).append(row.seconds)
-        return {key: quiet.reference_of(each) for key, each in known.items()}
+        return {key: quiet.known(each) for key, each in known.items()}
 
     def keep(self, run: Run) -> None:
         """Keep the references of a run's own bursts."""

@@ -79,9 +79,9 @@ def test_the_known_reference_of_earlier_runs_counts() -> None:
 
 
 def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_reference() -> None:
-    assert quiet.reference_of([1.0, 1.01, 0.88, 1.5, 1.6, 1.02, 1.7, 0.9]) == 1.0
-    assert quiet.reference_of([0.5, *[1.0] * 9]) == 1.0  # of the last nine
-    assert quiet.reference_of([]) == 0.0
+    assert quiet.known([1.0, 1.01, 0.88, 1.5, 1.6, 1.02, 1.7, 0.9]) == 1.0
+    assert quiet.known([0.5, *[1.0] * 9]) == 1.0  # of the last nine
+    assert quiet.known([]) == 0.0
 
 
 def test_the_fastest_of_many_bursts_is_no_reference() -> None:
