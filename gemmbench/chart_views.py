@@ -36,7 +36,7 @@ class Kind:
 
 
 def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
-    """Compare the last run with the others. No panes for one run, or if only some of the runs have GEMMs."""
+    """Compare the last run with the others, unless only some of the runs have GEMMs."""
     alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 
@@ -117,9 +117,9 @@ _NONE: Families = MappingProxyType({})
 
 
 def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
-    """Return the kinds of charts that have a pane for the runs, in the order of `KINDS`.
+    """The kinds of charts that have a pane for the runs. A tuning run has none.
 
-    A tuning run has none. Charts of a device are excluded if a run has GEMMs.
+    Charts of a device are excluded if a run has GEMMs.
     """
     with_gemm = any(row.kind == "gemm" for run in runs for row in run.rows)
     return [
@@ -137,7 +137,6 @@ def default_kind(run: Run) -> str:
 def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
     """Draw saved runs into one file. Raises `ChartError` without rows for the kind, or if writing fails.
 
-    Sweeps of several runs share a pane, with file names at the lines. Other kinds have panes for each run.
     `families` has the family of each variant, in the order of the ladder.
     """
     write(lambda: figure(runs, kind, families), path)
@@ -154,9 +153,9 @@ def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
-    """Return a chart as a matplotlib figure, with all panes of its kind. Call it inside `rc_context`.
+    """A chart as a matplotlib figure, with all panes of its kind. Call it inside `rc_context`.
 
-    It changes matplotlib's style. Raise `ChartError` for an unknown kind, or without rows to draw.
+    Raises `ChartError` for an unknown kind, or without rows to draw.
     """
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
@@ -181,10 +180,9 @@ _MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
 def ratios(comparison: Comparison) -> list[Pane]:
-    """Return a pane for each device, the host last, with a bar for each row, the largest slowdown first.
+    """A pane for each device, the host last, with a bar for each row, the largest slowdown first.
 
-    Each pane has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12 rows. Rows
-    without a ratio are omitted. Black lines are intervals, if they are known.
+    Each has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12.
     """
     groups = by_key(
         (line.key[1], line)
@@ -206,7 +204,6 @@ def _change(line: ComparedRow) -> float:
 
 
 def _bar(line: ComparedRow) -> Bar:
-    """Build the bar of a row: the change of its time in per cent, with its interval and a description."""
     part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
     ends = (
         (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio and interval(line) else None
@@ -217,7 +214,6 @@ def _bar(line: ComparedRow) -> Bar:
 
 
 def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
-    """Draw the rows' bars, a title with the number of hidden rows, and the largest threshold as a band."""
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     axes.axvspan(-100 * edge, 100 * edge, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
     draw_bars(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")

@@ -35,10 +35,7 @@ def axis_of(run: Run) -> str | None:
 
 
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    """The tables of rows: a problem, a sweep if the view says so or the rows are one, or a line for each.
-
-    A problem that was measured several times with a kernel has a line for each row, too.
-    """
+    """The tables of rows: a problem measured once by each kernel, a sweep, or a line for each row."""
     gemms = [row for row in run.rows if row.kind == "gemm"]
     axis = axis_of(run)
     if len({row.problem for row in gemms}) == 1:
@@ -58,10 +55,7 @@ VIEWS: Mapping[str, View] = {
 
 
 def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
-    """The tables of a run for the terminal. `order` and `verbose` are as of `sheets`.
-
-    For the view gemm, `verbose` also adds detailed tables of each row.
-    """
+    """The tables of a run for the terminal. For the view gemm, `verbose` adds details of each row."""
     tables = sheets(run, order, verbose)
     if verbose and run.header.view == "gemm":
         tables += sweep_table.pages(run)
@@ -69,10 +63,10 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
 
 
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
-    """Return the tables of a run. `order` holds variants in the order of the ladder.
+    """The tables of a run. `order` holds variants in the order of the ladder.
 
     Peaks appear if `verbose` or if there are no GEMM tables. `verbose` or the scope all adds a line for each
-    row; `verbose` also adds conditions.
+    row.
     """
     scope = "all" if run.header.scope == "all" else rates.view_scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
@@ -85,10 +79,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Add a note to the last table: how many more kernels exist, "Details: -v".
-
-    The last part is missing if `verbose`. Tuning tables stay unchanged.
-    """
+    """Add to the last table how many more kernels exist, and "Details: -v"."""
     if not tables or is_tuning(run):
         return [*tables]
     more = run.header.more_kernels
@@ -111,16 +102,13 @@ _HOST = ("other cores", "steal")
 
 
 def conditions(run: Run) -> list[Sheet]:
-    """Build the conditions table of each device, the host last. Devices without readings have none."""
+    """The conditions table of each device, the host last. Devices without readings have none."""
     devices = sorted({row.device for row in run.rows}, key=lambda device: (device == HOST, device))
     return [sheet for device in devices if (sheet := _conditions(run, device))]
 
 
 def _conditions(run: Run, device: int) -> Sheet | None:
-    """Build the conditions table of a device, with a line for each row and clock that timed it.
-
-    Return None if nothing was read. Device columns appear only if clock or power was read.
-    """
+    """A line for each row and clock that timed it; None without readings."""
     lines = [
         (row, row.conditions, clock, window)
         for row in run.rows
@@ -133,7 +121,6 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     has_means = any(state.power == MEAN for _, state, *_ in lines)
 
     def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
-        """Format a line: warm-up, share of quiet batches, medians of readings, the highest temperature."""
         yield notes.marked(run, row, row_label(row))
         yield clean(clock)
         yield units.seconds(state.warm_s) if state.warm_s else "-"
@@ -163,6 +150,6 @@ def _conditions(run: Run, device: int) -> Sheet | None:
 
 
 def _number(values: Sequence[float | None], middle: Callable[[Iterable[float]], float] = median) -> str:
-    """Format the median of the known values, or what else `middle` computes; ``-`` without any."""
+    """The median of the known values, or what else `middle` computes; ``-`` without any."""
     known = [value for value in values if value is not None]
     return units.number(middle(known)) if known else "-"

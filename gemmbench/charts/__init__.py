@@ -24,9 +24,8 @@ def named(path: Path, kind: str) -> Path:
 def load_matplotlib() -> None:
     """Import matplotlib, if it is not imported yet. Call it before a module that imports it.
 
-    A chart needs no backend, so an unknown one in MPLBACKEND is ignored. A notebook's own is missing in other
-    environments, for example. Raise `UsageError` if matplotlib cannot be imported, as with a matplotlibrc
-    that cannot be read.
+    A backend in MPLBACKEND that is unknown here, such as a notebook's, is ignored. Raises `UsageError` if
+    matplotlib cannot be imported.
     """
     if "matplotlib" in sys.modules:
         return

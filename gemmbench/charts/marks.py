@@ -72,9 +72,9 @@ def _rows(entry: Bar | Group) -> float:
 def draw_bars(
     axes: Axes, entries: Sequence[Bar | Group], unit: str, text: Callable[[float], str] = units.number
 ) -> None:
-    """Draw bars and groups from the top down over a linear axis, which starts at 0 or at the lowest bar.
+    """Draw bars and groups from the top down over a linear axis.
 
-    `unit` is the label of the axis, and `text` formats its ticks. Names are at the left.
+    `unit` is the label of the axis, and `text` formats its ticks.
     """
     y, names = 0.0, dict[float, str]()
     for entry in entries:
@@ -97,7 +97,6 @@ def draw_bars(
 
 
 def _paint_bar(axes: Axes, y: float, bar: Bar, thickness: float) -> None:
-    """Draw a bar at height y with its segments and interval, the text at its end, and its tooltip."""
     left = 0.0
     for part in bar.parts:
         axes.barh(y, part.length, thickness, left, color=part.colour, label=part.name)
@@ -185,10 +184,7 @@ def intervals_note(lines: Sequence[Line]) -> str:
 
 
 def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
-    """Write the names of lines in the right margin, without overlaps, connected to their last points.
-
-    Lines without a name or a figure are omitted. Set the limits of the axes before.
-    """
+    """Write the names of lines in the right margin, without overlaps, connected to their last points."""
     ends = [(line, end) for line in lines if line.name and (end := line.end)]
     fraction = axes.transData + axes.transAxes.inverted()
     aims = [float(fraction.transform((end.x, end.y))[1]) for _, end in ends]
@@ -209,9 +205,8 @@ def looks(
 ) -> dict[str, Look]:
     """Choose the lines that have a colour, at most `most`, and return their looks by label.
 
-    All mappings are in the order of the ladder (the list of variants): `best` rate and variant by label,
-    family by variant. The first variant, the user's best kernel, the two fastest kernels, libraries and the
-    best of each family have priority, in this order. Libraries are black and dashed.
+    Mappings are in the order of the ladder: `best` rate and variant by label, family by variant. The first
+    variant, the user's best kernel, the two fastest, libraries and the best of each family have priority.
     """
 
     def family(label: str) -> str:
@@ -242,8 +237,7 @@ def size_axis(
 ) -> dict[int, float]:
     """Make the x axis a base-2 logarithmic axis of sizes, or of categories if sizes are within 1.5 %.
 
-    `text` formats labels, and `room` is as of `thinned`. Returns the position of each size on the axis: the
-    size itself, or its index among categories.
+    Returns each size's position. `text` formats labels, and `room` is as of `thinned`.
     """
     steps = list(pairwise(sizes))
     if any(larger / smaller < _CLOSE for smaller, larger in steps):
@@ -265,8 +259,8 @@ def size_axis(
 def thinned(sizes: Sequence[int], room: float) -> list[int]:
     """Select sizes whose labels do not touch on a logarithmic axis, in ascending order.
 
-    The last has priority, then the first, then powers of two, then small ones. `room` is the minimum distance
-    between labels as a fraction of the axis.
+    The last has priority, then the first, powers of two, small ones. `room` is the minimum distance of labels
+    as a fraction of the axis.
     """
     span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
     shown: list[int] = []

@@ -1,7 +1,6 @@
-"""Charts of panes with titles, written to a file or a page.
+"""Charts of panes with titles, written to a file or a page. Equal rows give equal files.
 
-Equal rows give equal files. Colours are Okabe and Ito's, which are safe for colour-blind readers. Names come
-from drivers, so no text is interpreted as markup.
+Colours are Okabe and Ito's, safe for colour-blind readers. Names from drivers are never read as markup.
 """
 
 from __future__ import annotations
@@ -96,10 +95,10 @@ def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str) -> N
 
 
 def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
-    """Draw panes as a matplotlib figure with at most `across` panes side by side.
+    """Draw panes as a matplotlib figure with at most `across` side by side. Call it inside ``rc_context``.
 
-    It sets matplotlib's style first and then calls `panes`, so call it inside ``rc_context``. Raises
-    `ChartError` with the text of `lacks` if there are no panes.
+    It sets matplotlib's style before it calls `panes`. Raises `ChartError` with the text of `lacks` if there
+    are no panes.
     """
     set_style()
     content = panes()
@@ -109,9 +108,9 @@ def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> F
 
 
 def write(paint: Callable[[], Figure], path: Path) -> None:
-    """Replace a file with the figure that `paint` returns, without a lasting change of matplotlib's style.
+    """Replace a file with the figure that `paint` returns. The suffix decides the format.
 
-    The suffix decides the format. Raises `ChartError` if it is not .png, .svg or .pdf, or writing fails.
+    Raises `ChartError` if it is not .png, .svg or .pdf, or writing fails.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -146,7 +145,6 @@ def set_style() -> None:
 
 
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
-    """Draw panes in rows of `across` as one figure. A row is as tall as its tallest pane."""
     across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]
@@ -171,10 +169,7 @@ def mark(axes: Axes, x: float, y: float, text: str) -> None:
 def say(
     axes: Axes, text: str, at: Place, offset: Place = (0, 0), where: Coordinates = "data", **style: Any
 ) -> None:
-    """Write text next to a point.
-
-    `offset` is in points. `where` names the coordinates of `at`; with `BELOW` its height is an axis fraction.
-    """
+    """Write text next to a point, `offset` points away. `where` names the coordinates of `at`."""
     axes.annotate(text, at, offset, where, textcoords="offset points", annotation_clip=False, **style)
 
 
@@ -232,8 +227,7 @@ def subjects(
 ) -> list[PaneSubject]:
     """Divide wanted rows among panes, one for each run and device, and for each data type if `typed`.
 
-    Wanted are GEMM rows by default. Each pane also has the host's rows, and panes are ordered by run, then
-    device. A run without a wanted row on a device has no pane.
+    Wanted are GEMM rows by default. Each pane also has the host's rows.
     """
     shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []
@@ -248,17 +242,14 @@ def subjects(
 
 
 def _room(axes: Axes) -> float:
-    """The width for text above a pane in inches, from its left edge on."""
+    """The width for text above a pane in inches."""
     figure = axes.get_figure()
     assert figure is not None  # every pane is in one
     return figure.bbox.width / figure.dpi - 1.1
 
 
 def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
-    """Write a title, a remark below, and keys: words in the colours they explain. Long texts are wrapped.
-
-    A title has two lines at most.
-    """
+    """Write a title, a remark below, and keys: words in the colours they explain. Long texts are wrapped."""
     lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
@@ -296,7 +287,7 @@ the ends and corners of lines."""
 def to_svg(figure: Figure, label: str, number: int) -> str:
     """Convert a figure to an ``svg`` element. Each `mark` becomes an invisible circle with a tooltip.
 
-    `label` is the description for screen readers. `number`, another one for each chart, makes ids unique.
+    `label` is for screen readers. `number`, another one for each chart, makes ids unique.
     """
     drawn = BytesIO()
     with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {number}"}):
@@ -309,7 +300,6 @@ def to_svg(figure: Figure, label: str, number: int) -> str:
 
 
 def _tooltips(figure: Figure) -> Iterator[str]:
-    """Yield a ``circle`` element with a title for each `mark` with a finite position in its pane."""
     to_points = 72 / figure.dpi  # SVG counts in points
     for each in figure.findobj(Text):
         assert isinstance(each, Text)

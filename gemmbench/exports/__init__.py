@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 from gemmbench import views
 from gemmbench.exports import records
-from gemmbench.exports.records import ExportSeries, device_names, export_status, labels, series
+from gemmbench.exports.records import ExportSeries, export_status, labels, series
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, by_key, clean, counted
+from gemmbench.report.figures import view
 from gemmbench.stats import rates
 from gemmbench.stats.rates import work as work_of
 
@@ -32,12 +33,11 @@ Entry = dict[str, Any]
 
 
 def google_benchmark(run: Run, repetitions: bool = False) -> str:
-    """Return a run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
+    """A run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
 
-    Each case and scope has one entry, its median: readers of this format compare every entry of a file. With
-    `repetitions`, each batch is an entry, and aggregates follow. ``cpu_time`` repeats ``real_time``, because
-    ``compare.py`` needs it and it is not measured. Times are for one problem or launch. Probes of peak and
-    bandwidth choose their work, so their times are for 1e9 operations or bytes.
+    Each case and scope has its median as an entry, or with `repetitions` each batch, then aggregates.
+    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it. Times are for one problem or launch.
+    Probes of peak and bandwidth choose their work, so their times are for 1e9 operations or bytes.
     """
     header = run.header
     context = {
@@ -60,11 +60,7 @@ def google_benchmark(run: Run, repetitions: bool = False) -> str:
 
 
 def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[Entry]:
-    """The median of a series as one entry; or each batch, then mean, median, stddev and cv if several.
-
-    Times are in ns for one problem, or for 1e9 operations or bytes if the work varies between runs. Rates are
-    per second. ``iterations`` is the number of problems in a batch; `index` becomes ``family_index``.
-    """
+    """The median of a series as one entry, or each batch and aggregates. `index` becomes ``family_index``."""
     batches = each.seconds if repetitions else (each.times.median,)
     count = len(batches)
     common: Entry = {"family_index": index, "per_family_instance_index": 0}
@@ -159,10 +155,9 @@ Sample = tuple[Family, Labels, float]
 
 
 def openmetrics(run: Run) -> str:
-    """Return gauges in base units for each case and scope as text. Without a result, ``gemmbench_ok`` is 0.
+    """Gauges in base units for each case and scope. Without a result, ``gemmbench_ok`` is 0.
 
-    The label ``run`` is the name of the saved file, so that several runs can be collected together. Values
-    that are not finite are omitted.
+    The label ``run`` is the name of the saved file, so that several runs can be collected together.
     """
     families = by_key(
         (family, f"{family.name}{_labelled(names)} {value!r}")
@@ -177,11 +172,7 @@ def openmetrics(run: Run) -> str:
 
 
 def _samples(run: Run) -> Iterator[Sample]:
-    """Yield each gauge with labels and value: about the run, about each row, then rates and times by scope.
-
-    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. Times are omitted if the work
-    differs from run to run.
-    """
+    """Yield each gauge with labels and value: about the run, each row, then rates and times by scope."""
     header = run.header
     run_label = {"run": Path(run.path).stem or header.view}
     about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}
@@ -207,15 +198,14 @@ def _samples(run: Run) -> Iterator[Sample]:
 
 
 def _case(run: Run, row: Row, name: str) -> dict[str, str]:
-    """The labels of a row: name, kind, variant, type, device, driver, and its problem's sizes, if any."""
-    where = device_names(run, row)
+    known = view(run, row)
     names = {
         "benchmark": name,
         "kind": row.kind,
         "variant": row.name,
         "dtype": row.dtype,
-        "device": where["device_name"],
-        "driver": where["driver"],
+        "device": known["device"],
+        "driver": known["driver"],
     }
     if row.problem:
         names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}

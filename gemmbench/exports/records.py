@@ -1,7 +1,7 @@
 """Saved runs as JSON, flat records and CSV, as named series, and the JSON Schemas of saved runs.
 
-The text never depends on the locale. Unknown values are null or empty, never NaN. The schemas are generated
-from the types that read and write files. They allow additional fields, which a later version may add.
+The text never depends on the locale. Unknown values are null or empty, never NaN. The schemas come from the
+types that read and write files, and allow additional fields.
 """
 
 from __future__ import annotations
@@ -12,117 +12,37 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from statistics import median
 from typing import Any
 
 import msgspec
 
 from gemmbench import __version__
 from gemmbench.gemm import workloads
-from gemmbench.ladder import conversion
 from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
+from gemmbench.report.figures import FIGURES, Figure, Kind, view
 from gemmbench.report.table import finite
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 
 Value = str | int | float | bool | None
-Kind = type[str] | type[int] | type[float] | type[bool]
 
 
-@dataclass(frozen=True)
-class Column:
-    """One field of every flat record: a value of its type, or None."""
-
-    name: str
-    type: Kind
-    holds: str
-
-
-def _interval(name: str, holds: str) -> tuple[Column, Column]:
-    return (
-        Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
-        Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
-    )
-
-
-def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
-    """The columns for a figure in each scope (clock): its median and both ends of its interval."""
-    return tuple(
-        column
-        for scope in SCOPES
-        for column in (
-            Column(f"{scope}_{name}", float, f"{holds} in the {scope} scope: the median"),
-            *_interval(f"{scope}_{name}", f"{scope}_{name}"),
-        )
-    )
-
-
-COLUMNS: tuple[Column, ...] = (
-    Column("kind", str, "gemm, peak, bandwidth, transfer or latency"),
-    Column("variant", str, "kernel or library; of other kinds the probe"),
-    Column("device", int, "position in the header's devices; -1 for the host"),
-    Column("device_name", str, "its name; of the host the processor's"),
-    Column("driver", str, "platform and driver; of the host its BLAS"),
-    Column("dtype", str, "data type of A and B, or of the probe"),
-    Column("label", str, "name of the problem in a set of workloads, or phase of a tuner's row"),
-    Column("m", int, "rows of op(A) and C"),
-    Column("n", int, "columns of op(B) and C"),
-    Column("k", int, "columns of op(A), rows of op(B)"),
-    Column("lda", int, "elements from row to row of A as stored"),
-    Column("ldb", int, "elements from row to row of B as stored"),
-    Column("ldc", int, "elements from row to row of C"),
-    Column("trans_a", bool, "whether A is stored k x m, and op(A) is its transpose"),
-    Column("trans_b", bool, "whether B is stored n x k, and op(B) is its transpose"),
-    Column("batch", int, "problems of this shape in one launch"),
-    Column("calls", int, "calls that a program makes of this shape; 1 if they were not counted"),
-    Column("alpha", float, "factor of op(A) op(B)"),
-    Column("beta", float, "factor of the old C"),
-    Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),
-    Column("reason", str, "why it is not ok"),
-    Column("parameters", str, "what was asked for, as a JSON object"),
-    Column("choice", str, "what a probe or a heuristic chose, as a JSON object"),
-    Column("scope", str, "clock of gflops and gbps: kernel, device, chain, host"),
-    Column("gflops", float, "1e9 operations per second, as in tables: a GEMM's median, a peak's best batch"),
-    Column("gflops_median", float, "1e9 operations per second: the median"),
-    *_interval("gflops", "gflops_median"),
-    *_by_scope("gflops", "1e9 operations per second of a GEMM"),
-    Column("helpers_share", float, "fraction of the device scope spent in pre- and post-processing kernels"),
-    Column("peak_fraction", float, "rate in `scope` over the measured peak"),
-    Column("gbps", float, "1e9 bytes per second: the best batch"),
-    Column("gbps_median", float, "1e9 bytes per second: the median"),
-    *_interval("gbps", "gbps_median"),
-    Column("latency_s", float, "seconds for one launch or load: the median"),
-    Column("energy_j", float, "joules for one problem"),
-    Column("gflop_per_j", float, "1e9 operations for a joule"),
-    Column("width", int, "elements of the vectors of a probe"),
-    Column("noise", float, "half the interval's width over the median, in the innermost scope"),
-    Column("residual", float, "worst residual of an element of C over its bound"),
-    Column("residual_ulp", float, "the same in units of the last place of C's largest element"),
-    Column("conversion", str, "how operands became tf32: rounded or cut; empty for other types"),
-    Column("versus", str, "kernel it was interleaved with"),
-    Column("versus_ratio", float, "how many times as fast as the kernel in versus"),
-    *_interval("versus", "versus_ratio"),
-    Column("versus_scope", str, "clock of versus_ratio"),
-    Column("clock_mhz", float, "median clock of the device"),
-    Column("limits", str, "what limited the clock"),
-    Column("other_cores", float, "cores that other processes used"),
-    Column("steal_cores", float, "cores that the hypervisor gave to others"),
-    Column("uncertain", bool, "marked ~ in tables: uncertain by more than 5 %"),
-    *_by_scope("s", "seconds for one problem or launch"),
-    Column("build_s", float, "seconds to build the kernel"),
-    Column("memory", str, "how operands reached the device"),
-    Column("verdict", str, "of the verification, or of a probe's integrity"),
-    Column("source", str, "hash of the kernel's source and its parameters"),
-    Column("notes", str, "remarks"),
-    Column("net_s", float, "seconds that the row adds to its neural network"),
-    Column("net_share", float, "its share of the network's time"),
-    Column("measured_utc", str, "when an earlier run measured it, ISO 8601; empty if this one did"),
-    Column("benchmark", str, "name of the case, the same in every run and in every export"),
+COLUMNS: tuple[Figure, ...] = (
+    *FIGURES,
+    Figure("net_s", float, "net.net_s", "seconds that the row adds to its neural network"),
+    Figure("net_share", float, "net.net_share", "its share of the network's time"),
+    Figure(
+        "measured_utc",
+        str,
+        "row.measured_utc",
+        "when an earlier run measured it, ISO 8601; empty if this one did",
+    ),
+    Figure("benchmark", str, "benchmark", "name of the case, the same in every run and in every export"),
 )
 """The columns of CSV, of flat records, in their order."""
 
@@ -133,17 +53,41 @@ TYPES: Mapping[str, str] = {
 """The type of every column, in the words of Arrow."""
 
 
+_NETS = ("net_s", "net_share")
+_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict")
+_STORED = {field.name for field in fields(Row)}
+_LAST = (  # of JSON, in this order
+    *(f"{scope}_s{end}" for scope in SCOPES for end in ("", "_low", "_high")),
+    *("latency_s", "residual", "residual_ulp", "versus", "versus_ratio", "versus_low", "versus_high"),
+    *("versus_scope", "energy_j", "gflop_per_j", "width", "noise", "uncertain", "conversion"),
+    *("device_name", "driver", *_NETS, "benchmark"),
+)
+_DERIVED = sorted(
+    (each for each in COLUMNS if each.name not in _STORED and each.name not in _FLAT_ONLY),
+    key=lambda each: _LAST.index(each.name) if each.name in _LAST else -1,
+)
+
+
+def _views(run: Run) -> Iterator[dict[str, Any]]:
+    for row, name in zip(run.rows, labels(run), strict=True):
+        yield {**view(run, row), "net": workloads.derived(run, row), "benchmark": name}
+
+
 @without_collection()
 def to_records(run: Run) -> list[dict[str, Any]]:
     """A dictionary for each row with stored and derived fields, without matrices; None if unknown."""
     records = []
-    for row, name in zip(run.rows, labels(run), strict=True):
+    for known in _views(run):
+        row = known["row"]
         # `replace` adds the defaults of fields that its file does not have.
-        merged = msgspec.to_builtins(replace(row)) | _derived(run, row)
-        merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice), "benchmark": name}
+        merged = msgspec.to_builtins(replace(row)) | {each.name: each.of(known) for each in _DERIVED}
+        merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice)}
         if row.former:
             merged["former"]["parameters"] = exported(row.former.parameters)
-        records.append({name: finite(value) for name, value in merged.items() if name != "matrices"})
+        unknown = [name for name in _NETS if merged[name] is None]
+        records.append(
+            {name: finite(value) for name, value in merged.items() if name not in ("matrices", *unknown)}
+        )
     return records
 
 
@@ -155,7 +99,7 @@ def to_json(run: Run) -> str:
 
 def to_flat(run: Run) -> list[dict[str, Value]]:
     """A dictionary for each row with all of `COLUMNS`. Values have the column's type, or are None."""
-    return [_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+    return [{each.name: _converted(each.type, each.of(known)) for each in COLUMNS} for known in _views(run)]
 
 
 @without_collection()
@@ -168,43 +112,8 @@ def to_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def device_names(run: Run, row: Row) -> dict[str, str]:
-    """The columns that name where a row ran: the device and its driver, or the host and its BLAS."""
-    device = run.device(row)
-    if device is None:
-        return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
-    return {"device_name": device.label, "driver": f"{device.platform} {device.driver}"}
-
-
-def _derived(run: Run, row: Row) -> dict[str, object]:
-    how = {"conversion": conversion(row.variant, row.dtype) if row.kind == "gemm" else None}
-    return {**rates.derived(run, row), **how, **device_names(run, row), **workloads.derived(run, row)}
-
-
-def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
-    """A row as `COLUMNS`, converted to their types; None if unknown or not finite. `name` is of `labels`."""
-    known: dict[str, object] = {
-        **_derived(run, row),
-        "device": row.device,
-        "label": row.label or row.phase,
-        "calls": (row.calls or 1) if row.problem else None,
-        "alpha": row.problem.alpha if row.problem else None,
-        "beta": row.problem.beta if row.problem else None,
-        **_conditions(row),
-        "parameters": json.dumps(row.parameters, allow_nan=False, sort_keys=True),
-        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True),
-        "build_s": row.build_s,
-        "memory": row.memory,
-        "verdict": row.check.verdict,
-        "source": row.source,
-        "notes": "; ".join(row.remarks),
-        "measured_utc": row.measured_utc,
-        "benchmark": name,
-    }
-    return {
-        column.name: None if (value := known.get(column.name)) is None else _CONVERTERS[column.type](value)
-        for column in COLUMNS
-    }
+def _converted(kind: Kind, value: object) -> Value:
+    return None if value is None else _CONVERTERS[kind](value)
 
 
 _CONVERTERS: Mapping[Kind, Callable[[Any], Value]] = {
@@ -238,7 +147,7 @@ class ExportSeries:
         return self.row.samples[self.scope].counted
 
     def rates(self, of: Rate, batches: Sequence[float]) -> list[float]:
-        """The rate of each batch, given in seconds, for a rate of this series."""
+        """The rate of each batch, given in seconds."""
         return [of.median * (self.times.median / seconds) for seconds in batches]
 
 
@@ -261,10 +170,7 @@ def series(run: Run) -> Iterator[ExportSeries]:
 
 @lru_cache(maxsize=16)
 def labels(run: Run) -> tuple[str, ...]:
-    """A name for each row, equal in all runs of the same case, such as ``gemm/tiled/float/512``; cached.
-
-    If a run has a case several times, as an A/A measurement has, later rows get a number: ``...#2``.
-    """
+    """A name for each row, the same in all runs: ``gemm/tiled/float/512``. Repeated cases get ``#2``."""
     seen: Counter[str] = Counter()
     made = []
     for row in run.rows:
@@ -275,11 +181,7 @@ def labels(run: Run) -> tuple[str, ...]:
 
 
 def _label(row: Row, several: bool) -> str:
-    """The name of a row, with slashes between kind, variant, type, problem, parameters, label and phase.
-
-    Alpha and beta appear unless they are 1 and 0, and a GEMM's parameters unless a preset has them. It ends
-    with the device's position if the run has `several` devices.
-    """
+    """Kind, variant, type, problem, parameters that no preset has, label and phase, joined by slashes."""
     words = [row.kind, *row.name.split(), row.dtype]
     if row.problem:
         words += row.problem.size.split()
@@ -295,8 +197,7 @@ def _label(row: Row, several: bool) -> str:
 NAMES = ("header", "row", "records")
 """The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
-_OPTIONAL = ("net_s", "net_share", "own", "operands", "calls")  # only where they are known
-_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict")
+_OPTIONAL = (*_NETS, "own", "operands", "calls")  # only where they are known
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -323,7 +224,6 @@ def _replace_tuples(schema: Any) -> None:
 
 
 def _records() -> dict[str, Any]:
-    """The JSON Schema of `to_records`: rows with derived fields, and without matrices."""
     definitions = msgspec.json.schema(Row)["$defs"]
     stored = definitions.pop("Row")["properties"]
     stored.pop("matrices")
@@ -331,7 +231,7 @@ def _records() -> dict[str, Any]:
     derived = {
         each.name: {"description": each.holds, "type": [words[each.type], "null"]}
         for each in COLUMNS
-        if each.name not in (*stored, *_FLAT_ONLY)
+        if each in _DERIVED
     }
     figures = definitions["Check"]["properties"]["figures"]
     figures["additionalProperties"] = {"anyOf": [figures["additionalProperties"], {"type": "null"}]}
@@ -343,24 +243,3 @@ def _records() -> dict[str, Any]:
         "required": [name for name in (*stored, *derived) if name not in _OPTIONAL],
     }
     return {"type": "array", "items": {"$ref": "#/$defs/Record"}, "$defs": definitions}
-
-
-def _conditions(row: Row) -> dict[str, float | int | str | None]:
-    """The state of the machine during a row: median clock in MHz, its limits, and cores that others used.
-
-    Other processes and the hypervisor have separate numbers, each the largest of any window. Unknown numbers
-    are None. Limits are words in one text, "" for none.
-    """
-    windows = tuple(row.conditions.windows.values()) if row.conditions else ()
-    clocks = [clock for window in windows for clock in _known(window.clock_mhz)]
-    limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
-    return {
-        "clock_mhz": median(clocks) if clocks else None,
-        "limits": " ".join(limits),
-        "other_cores": max(_known([window.other_cores for window in windows]), default=None),
-        "steal_cores": max(_known([window.steal_cores for window in windows]), default=None),
-    }
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [value for value in values if value is not None]

@@ -89,11 +89,7 @@ class Sweep:
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The colour, dashes and marker of the best lines by label; lines that are not in it are grey.
-
-        `marks.looks` chooses 8 divided by the number of runs, but at least 2. With several runs, it chooses
-        from lines that all of them have, if there are any.
-        """
+        """The looks of the best lines by label, of those that all runs have; other lines are grey."""
         labels = [{curve.label for curve in panel.series} for _, panel in self.parts]
         common = set[str].intersection(*labels) or set[str].union(*labels)
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
@@ -102,11 +98,9 @@ class Sweep:
         return looks(best, variants, self.families, max(2, MOST_LINES // len(self.parts)))
 
     def look(self, part: int, label: str) -> Look:
-        """The look of a line, hollow from the second run on; grey if it has no colour."""
         return replace(self.looks[label], is_hollow=part > 0) if label in self.looks else Look()
 
     def name(self, part: int, curve: Series) -> str:
-        """The text at a line's end, with the run if there are several; "" for a line without a colour."""
         if curve.label not in self.looks:
             return ""
         host = " (host)" if curve.is_host and self.scope != "host" else ""
@@ -134,13 +128,12 @@ class Sweep:
 
 
 def _best(curve: Series, scope: str) -> float:
-    """A line's highest median rate in flop/s, in the scope or else in the kernel scope; 0 without one."""
+    """A line's highest median rate in flop/s, in the scope or else in the kernel scope."""
     rates = [derive.median_rate(row, each) for row in curve.rows.values() for each in (scope, "kernel")]
     return derive.best_of(rates[::2]) or derive.best_of(rates) or 0.0
 
 
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
-    """A `Sweep` for each device, type and shape, of the runs whose problems vary in one size only."""
     keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
@@ -154,7 +147,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 def _drawn(
     run: Run, curve: Series, values: Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
-    """A line's points at the sizes in `at`, with intervals, over `divisor`; NaN where a row has no value."""
+    """A line's points at the sizes in `at`, with intervals; NaN where a row has no value."""
     points = []
     for size, row in curve.rows.items():
         if size in at:
@@ -172,15 +165,13 @@ def _over_size(
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
 ) -> list[pane.Pane]:  # fmt: skip
-    """A pane for each device, data type and shape with values over several sizes: a line for each kernel.
+    """A pane for each device, data type and shape with a line of values over size for each kernel.
 
-    `values` are of a row in a scope. Lines without any are omitted. `unit` returns the divisor and the axis
-    label, given the largest value. `text` formats the ticks. `scale` is of the axis: linear from zero,
-    logarithmic, or linear. `more` adds horizontal lines, in the unit of the values.
+    `unit` returns the divisor and the axis label, given the largest value. `text` formats the ticks. `scale`
+    is linear from zero, logarithmic, or linear. `more` adds horizontal lines, in the unit of the values.
     """
 
     def paint(axes: Axes, sweep: Sweep) -> None:
-        """Draw one sweep: its lines and the horizontal ones, both axes, titles, and names at line ends."""
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
         at = size_axis(axes, sweep.sizes)
@@ -220,7 +211,6 @@ def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
-    """A line at the measured peak of each run whose fastest kernel exceeds a quarter of that peak."""
     drawn = {}
     for run, panel in sweep.parts:
         peak = derive.peak(run, panel.device, panel.dtype, others=runs)
@@ -276,7 +266,7 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Panes of rates with and without transfers over size, for each sweep in which a kernel was measured.
+    """Panes of rates with and without transfers over size.
 
     They show the two kernels fastest with transfers, the first to break even, and the host's BLAS, if it ran.
     """
@@ -289,7 +279,6 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
-    """Draw rates with transfers (solid) and on the device (dotted), and the break-even size."""
     at, drawn = size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
@@ -311,7 +300,6 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
 
 
 def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Series, ...]:
-    """The two kernels that are fastest with transfers, that of the break-even, and the host's BLAS."""
     kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
     ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
     fastest = [curve for curve in ranked if _best(curve, "host")][:2]
@@ -320,10 +308,7 @@ def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Series
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
-    """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval.
-
-    A sentence says so. Nothing is drawn if there is none or several runs, or the axis has categories.
-    """
+    """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval."""
     even, host = next(iter(break_evens(sweep.parts[0][0], sweep.panel)), None), baseline(sweep.panel)
     has_categories = any(size != at[size] for size in at)
     if even is None or even.size is None or host is None or has_categories or len(sweep.parts) > 1:
@@ -344,11 +329,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
 
 
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Panes of rates over flop per byte, below peak and bandwidth: one for each run, device and type.
-
-    It needs rates and a peak. Peak and bandwidth may be another run's of the same device. Without a bandwidth
-    only the peak is drawn. On a CPU the host's BLAS is included.
-    """
+    """Panes of rates over flop per byte, below peak and bandwidth, which another run may provide."""
     drawn = []
     for subject in pane.subjects(runs):
         run, device = subject.run, subject.device
@@ -373,10 +354,7 @@ def _paint_roofs(
     axes: Axes, subject: pane.PaneSubject, rows: Sequence[Row], families: pane.Families, peak: float,
     bandwidth: float | None,
 ) -> None:  # fmt: skip
-    """Draw the roofs and a point for each variant and problem, over flop per byte.
-
-    `peak` is in flop/s, `bandwidth` in bytes/s or None: no memory roof. Points of a sweep are joined.
-    """
+    """Draw roofs (`peak` in flop/s, `bandwidth` in bytes/s) and a point for each variant and problem."""
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
     at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}
@@ -423,8 +401,6 @@ def _paint_roofs(
 def _pane(
     title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = ()
 ) -> pane.Pane:
-    """A pane of bars with a title and a remark `below` it. `keys` are words and the colours of their bars."""
-
     def paint(axes: Axes) -> None:
         draw_bars(axes, entries, unit)
         pane.titles(axes, title, below, keys)
@@ -433,7 +409,6 @@ def _pane(
 
 
 def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
-    """The divisor and the axis label for rates of some data types, by the largest rate."""
     divisor, letter = units.scale(largest)
     unit = "IOPS" if all(map(derive.is_integer, dtypes)) else "FLOPS"
     mixed = f" ({letter}IOPS of integers)" if unit == "FLOPS" and any(map(derive.is_integer, dtypes)) else ""
@@ -441,7 +416,6 @@ def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, st
 
 
 def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, Standing]:
-    """The ranked kernels and libraries at a problem by title, the fastest first; none without a problem."""
     ranked = [each for each in standings(run, setting, problem).values() if each.rank] if problem else []
     return {each.row.title: each for each in sorted(ranked, key=lambda each: each.rank or 0)}
 
@@ -452,8 +426,7 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type: bars of kernels and libraries at one problem, the fastest first.
 
-    The problem is the largest that more than half have a rate for. The measured peak is the first bar, and
-    rates are also given in per cent of it. Panes with fewer than two rows on the device are omitted.
+    The problem is that of `common_problem`. The measured peak is the first bar.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -497,8 +470,7 @@ def colour_of(dtype: str) -> str:
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run and device with several data types at one problem: bars grouped by kernel.
 
-    The problem is the largest that more than half have a rate for. At most eight appear (`marks.looks`),
-    fastest first, each type's best bold. Measured peaks appear if a kernel exceeds a quarter of the highest.
+    At most eight kernels appear (`marks.looks`), fastest first, and the peaks if one comes near them.
     """
     drawn = []
     for subject in pane.subjects(runs, typed=False):
@@ -551,10 +523,9 @@ def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
-    """A pane with a group of bars for each shape: up to five kernels, those that are fastest most often.
+    """A group of bars for each shape: up to five kernels, those that are fastest most often.
 
-    Many shapes have fewer kernels, but at least two. Ties go to the higher rates on the other shapes. The
-    fastest of a shape is bold. An empty list if no row has a rate.
+    Many shapes have fewer kernels, but at least two. Ties go to the higher rates on the other shapes.
     """
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]]
@@ -602,10 +573,9 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes for each run, device and type with a timed split of the host scope: bars of parts in per cent.
+    """Panes of bars of the parts of the host scope in per cent, for each run, device and type.
 
-    The host scope is a problem with transfers. One problem has a bar for each kernel, of several each one for
-    its fastest. A timed map cycle (map, fill, multiply, map back) has its own.
+    One problem has a bar for each kernel, of several each one for its fastest.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -633,7 +603,6 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _parts_bar(name: str, split: derive.Split) -> Bar:
-    """A bar of one split: parts in per cent (all kernels as one), with the whole's time as text, if known."""
     shares: dict[str, float] = {}
     for part in split.seconds:
         shown = _PART_NAMES.get(part, part)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from operator import attrgetter
 from statistics import geometric_mean
+from typing import Any
 
 from gemmbench.gemm import sweep_table
 from gemmbench.ladder import BASELINE, BASELINES
@@ -17,18 +20,17 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.report.table import Columns, Note, Sheet, Shown, format_known, heading, table
 from gemmbench.stats import claims, rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of shapes for each device and data type.
+    """The tables of shapes for each device and data type, a line for every shape with its best kernel.
 
-    Each has a line for every shape, in the order of the run, with its best kernel in `scope`. If several
-    kernels were interleaved with that of ``--versus``, a table of ratios follows, in the `order` of variants.
-    If a program's calls were counted, there is a table of them instead.
+    If several kernels were interleaved with that of ``--versus``, a table of ratios follows. If a program's
+    calls were counted, there is a table of them instead.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if any(row.calls for row in rows):
@@ -38,8 +40,7 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
     sheets = []
     for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype")):
         lines = _lines(run, device, own_rows, scope, order)
-        sheets.append(_workloads_sheet(run, device, dtype, own_rows, lines, scope))
-        sheets += _versus_sheet(lines, scope)
+        sheets += [_workloads_sheet(run, device, dtype, own_rows, lines, scope), *_versus_sheet(lines, scope)]
     return sheets
 
 
@@ -61,10 +62,7 @@ class _ShapeLine:
         return own / host_rate if own and host_rate and self.best is not self.host else None
 
     def pays(self, run: Run) -> bool | None:
-        """Whether some kernel with transfers is known to be faster than numpy, or all are known to be slower.
-
-        None if neither is known.
-        """
+        """Whether some kernel with transfers is known to beat numpy (True), or none to (False)."""
         host = claims.evidence(run, self.host, "host") if self.best is not self.host else None
         own = [known for row in self.rows if (known := claims.evidence(run, row, "host"))]
         if host is None or not own:
@@ -73,43 +71,42 @@ class _ShapeLine:
             return True
         return False if host.is_above_all(own) else None
 
-    def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
-        """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, ratio."""
-        return (
-            rates.median_rate(self.best, scope),
-            rates.median_rate(self.best, "host"),
-            rates.peak_fraction(run, self.best, scope) if self.best else None,
-            rates.median_rate(self.host, "host"),
-            self.ratio,
-        )
 
-    def doubts(self, run: Run, scope: str) -> tuple[bool, ...]:
-        """Whether each of `figures` is uncertain."""
-
-        def unsure(row: Row | None, each: str) -> bool:
-            return row is not None and rates.is_uncertain(run, row, rates.shown_samples(row, each))
-
-        own, with_transfers, host = (
-            unsure(self.best, scope),
-            unsure(self.best, "host"),
-            unsure(self.host, "host"),
-        )
-        of_peak = self.best is not None and sweep_table.is_share_uncertain(run, self.best, scope)
-        return own, with_transfers, of_peak, host, with_transfers or host
+_Known = tuple[float | None, bool]  # a value, and whether it is uncertain
 
 
-def _shape_cells(name: str, problem: Problem, scalars: bool = False) -> tuple[Cell, ...]:
-    """The cells of name, m, n and k; the name with alpha and beta if `scalars`."""
+def _rated(run: Run, row: Row | None, scope: str) -> _Known:
+    is_unsure = row is not None and rates.is_uncertain(run, row, rates.shown_samples(row, scope))
+    return rates.median_rate(row, scope), is_unsure
+
+
+def _share(run: Run, row: Row | None, scope: str) -> _Known:
+    if row is None:
+        return None, False
+    return rates.peak_fraction(run, row, scope), sweep_table.is_share_uncertain(run, row, scope)
+
+
+def _on_best(line: _ShapeLine | None, cell: Callable[[Row | None], Shown]) -> Shown:
+    return cell(line.best if line else None)
+
+
+def _name(name: str, problem: Problem, scalars: bool = False) -> str:
+    """The name of a shape with what is unusual about it, with alpha and beta if `scalars`."""
     name += problem.apart()
     if scalars:
         name += f" alpha={problem.alpha:g}" if problem.alpha != 1 else ""
         name += f" beta={problem.beta:g}" if problem.beta else ""
-    name = textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
-    return (Cell(name or "-"), *map(Cell, map(str, (problem.m, problem.n, problem.k))))
+    return textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False) or "-"
+
+
+def _length(line: _ShapeLine | _CallsLine | None, axis: str) -> str:
+    return str(getattr(line.problem, axis)) if line and line.problem else ""
+
+
+_LENGTHS: Columns[Any] = {axis: partial(_length, axis=axis) for axis in "mnk"}
 
 
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
-    """A line for each shape: its rows on the device, the fastest row in the scope, and numpy's row."""
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     in_order = sorted(rows, key=lambda row: rank.get(row.variant, len(rank)))
@@ -129,62 +126,58 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
-    """The table of one device and data type: a line for each shape, their geometric means, conclusions.
-
-    Lines have the best kernel's rates in the scope (not "host") and with transfers, and numpy's. Share of
-    peak, ratios to ``--versus`` and energy follow if known. A single shape has no means, nor has a column
-    that lacks one.
-    """
     inner = scope if scope != "host" else "device"  # next to the host scope
-    figures = [line.figures(run, inner) for line in lines]
-    divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
+    library = _library(lines)
+    rated = [row for line in lines for row in (line.best, line.host) if row]
+    shown = ((line.best, inner) for line in lines), ((row, "host") for row in rated)
+    divisor, unit = rates.table_unit(dtype, (rates.median_rate(*each) for each in chain(*shown)))
 
     def rate_text(rate: float) -> str:
         return units.number(rate / divisor)
 
-    library = _library(lines)
-    forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, library: rate_text}
-    forms[f"x {library}"] = units.number
-    doubts = zip(*(line.doubts(run, inner) for line in lines), strict=True)
-    columns = {
-        name: [
-            NOTHING if value is None else Cell(f"{notes.UNCERTAIN if unsure else ''}{form(value)}")
-            for value, unsure in zip((*values, _mean(values)), (*unsures, any(unsures)), strict=True)
-        ]
-        for (name, form), values, unsures in zip(
-            forms.items(), zip(*figures, strict=True), doubts, strict=True
-        )
-        if any(values)
+    figures: dict[str, tuple[Callable[[_ShapeLine], _Known], Callable[[float], str]]] = {
+        inner: (lambda line: _rated(run, line.best, inner), rate_text),
+        "transfers": (lambda line: _rated(run, line.best, "host"), rate_text),
+        "of peak": (lambda line: _share(run, line.best, inner), units.share),
+        library: (lambda line: _rated(run, line.host, "host"), rate_text),
+        f"x {library}": (
+            lambda line: (line.ratio, any(_rated(run, row, "host")[1] for row in (line.best, line.host))),
+            units.number,
+        ),
     }
-    best = [line.best for line in lines]
-    versus = _versus_column(rows, best, scope)
-    versus = {f"{name}, {inner}" if name in columns else name: cells for name, cells in versus.items()}
-    energy = {
-        name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
+
+    def cell(line: _ShapeLine | None, name: str) -> str | None:
+        figure, text = figures[name]
+        values, doubts = zip(*map(figure, [line] if line else lines), strict=True)
+        mark = notes.UNCERTAIN if any(doubts) else ""
+        return format_known(values[0] if line else _mean(values), lambda value: f"{mark}{text(value)}")
+
+    columns = {
+        name: partial(cell, name=name)
+        for name, (figure, _) in figures.items()
+        if any(figure(line)[0] for line in lines)
     }
     scalars = {line.problem.scalars for line in lines}
-    names = [
-        (*_shape_cells(line.name, line.problem, len(scalars) > 1), _best_kernel(run, line, inner))
-        for line in lines
-    ]
-    names.append((Cell("geometric mean"), *[Cell("")] * 4))
-    parts = (columns, versus, energy)
-    by_column = (*zip(*names, strict=True), *(cells for part in parts for cells in part.values()))
-    body = list(zip(*by_column, strict=True))
-    rated = [row for line in lines for row in (line.best, line.host) if row]
-    shown = [*rated, *(row for row in rows if row.status in (*FAILED, "skipped"))]
-    kind = f"{dtype} GEMM{scalars.pop() if len(scalars) == 1 else ''}"
-    return Sheet(
+    several = len(scalars) > 1
+    failed = [*rated, *(row for row in rows if row.status in (*FAILED, "skipped"))]
+    kind = f"{dtype} GEMM{'' if several else scalars.pop()}"
+    energy = sweep_table.energy_columns(rows)
+
+    return table(
+        [*lines, None] if len(lines) > 1 else lines,
+        {"": lambda line: _name(line.name, line.problem, several) if line else "geometric mean"},
+        {**_LENGTHS, "best": lambda line: _best_kernel(run, line, inner) if line else ""},
+        columns,
+        _versus_columns(rows, lines, scope, columns, inner),
+        {name: partial(_on_best, cell=each) for name, each in energy.items()},
         heading=heading(run, device, dtype),
         caption=f"{kind}, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
-        blocks=(("m", "n", "k", "best"), *(tuple(part) for part in parts if part)),
-        rows=tuple(body if len(lines) > 1 else body[:1]),
-        left=frozenset({"best"}),
+        left=["best"],
         notes=(
             *_workloads_conclusion(run, lines, scope, lambda value: f"{rate_text(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
-            *notes.remarks(run, device, shown, _place, "shape", *dict.fromkeys((inner, "host"))),
-            *([] if energy else sweep_table.energy_notes(run, shown)),
+            *notes.remarks(run, device, failed, _place, "shape", *dict.fromkeys((inner, "host"))),
+            *([] if energy else sweep_table.energy_notes(run, failed)),
         ),
     )
 
@@ -196,7 +189,9 @@ _MOST_LINES = 15  # shapes of a program; the others are summed in one line
 class _CallsLine:
     """All calls that a program makes of one shape, or of several."""
 
-    shape: tuple[Cell, ...]  # name, m, n, k, data type
+    name: str
+    problem: Problem | None
+    dtype: str
     calls: int
     flops: int
     library: claims.Evidence | None  # seconds
@@ -207,7 +202,7 @@ class _CallsLine:
 
 
 def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
-    """The calls of a program, the longest first, and their sum; `dtype` is None for several types."""
+    """The calls of a program, the longest first, and their sum. `dtype` is None for several types."""
     rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
     name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
     library = next((clean(row.title) for row in rated if row.variant == name), "")
@@ -218,33 +213,35 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     flops = sum(line.flops for line in lines) + (left_out.flops if left_out else 0)
     shown = [*lines[:count], *([_rest(lines[count:], name)] if lines[count:] else [])]
 
-    def seconds(time: claims.Evidence | None) -> Cell:
-        return Cell(_mark(time) + units.seconds(time.median)) if time else NOTHING
+    def seconds(time: claims.Evidence | None) -> str | None:
+        return _mark(time) + units.seconds(time.median) if time else None
 
-    def cells(line: _CallsLine) -> Iterator[Cell]:
-        """The cells of a line: shape, calls, share, the library's time, best kernel, its time, ratio."""
-        yield from line.shape if dtype is None else line.shape[:-1]
-        yield from (Cell(f"{line.calls:,}"), sweep_table.known(flops and line.flops / flops, units.share))
-        if library:
-            yield seconds(line.library)
-        yield from (Cell(line.kernel), seconds(line.best))
-        if line.library and line.best:
-            ratio = units.number(line.library.median / line.best.median)
-            yield Cell(_mark(line.library, line.best) + ratio)
-        elif library:
-            yield NOTHING
+    def ratio(line: _CallsLine) -> str | None:
+        if not line.library or not line.best:
+            return None
+        return _mark(line.library, line.best) + units.number(line.library.median / line.best.median)
 
     seen = [row for row in rows if row.variant == name or row.status in (*FAILED, "skipped")]
     seen += [row for row, _ in claims.best_of_shapes(rows, run, device, scope).values()]
-    columns = ("m", "n", "k", *(["type"] if dtype is None else []), "calls", "of flops")
-    figures = (library, "best", "time", f"x {library}") if library else ("best", "time")
     what = f"{dtype or ''} GEMMs of a program, time of all calls".strip()
-    return Sheet(
+    return table(
+        shown,
+        {"": lambda line: line.name},
+        {
+            **_LENGTHS,
+            **({"type": lambda line: line.dtype} if dtype is None else {}),
+            "calls": lambda line: f"{line.calls:,}",
+            "of flops": lambda line: format_known(flops and line.flops / flops, units.share),
+        },
+        {
+            **({library: lambda line: seconds(line.library)} if library else {}),
+            "best": lambda line: line.kernel,
+            "time": lambda line: seconds(line.best),
+            **({f"x {library}": ratio} if library else {}),
+        },
         heading=heading(run, device, dtype),
         caption=f"{what} {sweep_table.SCOPE_WORDS[scope]}",
-        blocks=(columns, figures),
-        rows=tuple(tuple(cells(line)) for line in shown),
-        left=frozenset({"type", "best"}),
+        left=["type", "best"],
         notes=(
             *_program_conclusion(lines, library),
             *([Note("", left_out.sentence, "yellow")] if left_out else []),
@@ -258,19 +255,18 @@ def _mark(*seconds: claims.Evidence) -> str:
 
 
 def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope: str) -> _CallsLine:
-    """All calls of the shape that the rows are of, with the library and with the fastest of all rows."""
     row, problem = rows[0], rows[0].problem
     assert problem is not None
     rated = [(each, rate) for each in rows if (rate := claims.compared(run, device, each, scope))]
-    cells = _shape_cells(clean(row.label), problem, True)
+    shape = _name(clean(row.label), problem, True), problem, row.dtype
     counts = row.calls or 1, (row.calls or 1) * problem.flops
     if not rated:
-        return _CallsLine((*cells, Cell(row.dtype)), *counts, None, None, "-")
+        return _CallsLine(*shape, *counts, None, None, "-")
     best, rate = max(rated, key=lambda pair: pair[1].median)
     called = [(each, known) for each, known in rated if each.variant == library]
     best_s = claims.all_calls(best, rate)
     return _CallsLine(
-        (*cells, Cell(row.dtype)),
+        *shape,
         *counts,
         claims.all_calls(*called[0]) if called else None,
         best_s,
@@ -281,15 +277,14 @@ def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope:
 
 
 def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
-    """The sum of several lines. Its times are of those that have all times."""
     timed = [line for line in lines if line.best and (line.library or not library)]
     seconds = claims.total(line.library for line in timed), claims.total(line.best for line in timed)
-    cells = (Cell(f"{len(lines)} more shapes"), *[Cell("")] * 4)
-    return _CallsLine(cells, sum(line.calls for line in lines), sum(line.flops for line in lines), *seconds)
+    counts = sum(line.calls for line in lines), sum(line.flops for line in lines)
+    return _CallsLine(f"{len(lines)} more shapes", None, "", *counts, *seconds)
 
 
 def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
-    """The time of all calls of certain shapes with the library, and with the best if known to be faster."""
+    """The time of all calls of certain shapes with the library, and with the best."""
     sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
     called_s = claims.total(line.library for line in sure)
@@ -305,7 +300,6 @@ def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]
 
 
 def _undecided(are_fastest: Sequence[bool]) -> list[Note]:
-    """A note on the shapes whose best row is not known to be the fastest, if there are any."""
     if all(are_fastest):
         return []
     count = len(are_fastest)
@@ -313,33 +307,40 @@ def _undecided(are_fastest: Sequence[bool]) -> list[Note]:
     return [Note("", f"best is the highest median. It may not be the fastest on {many}.", "dim")]
 
 
-def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
-    """The ratios of the best kernels to that of ``--versus`` and their geometric mean; none without one."""
-    name = sweep_table.partner_name(rows)
-    ratios = [rates.versus(row, scope) if row else None for row in best]
-    mean = sweep_table.known(_mean(ratio.median if ratio else None for ratio in ratios), units.number)
-    return {f"x {name}": [*(sweep_table.versus_cell(row, scope) for row in best), mean]} if name else {}
+def _versus_columns(
+    rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str, others: Collection[str], inner: str
+) -> Columns[_ShapeLine | None]:
+    name = f"x {sweep_table.partner_name(rows)}"
+
+    def ratio(line: _ShapeLine) -> float | None:
+        against = rates.versus(line.best, scope) if line.best else None
+        return against.median if against else None
+
+    def cell(line: _ShapeLine | None) -> str | None:
+        if line:
+            return sweep_table.versus_cell(line.best, scope)
+        return format_known(_mean(map(ratio, lines)), units.number)
+
+    return {f"{name}, {inner}" if name in others else name: cell} if name != "x " else {}
 
 
 def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
-    """A table of each kernel's ratio to that of ``--versus`` by shape; none for fewer than two kernels."""
     rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
     titles = list(dict.fromkeys(row.title for row in rows))
-    if len(titles) < 2:
-        return []
-    body = []
-    for line in lines:
-        by_title = {row.title: row for row in line.rows}
-        ratios = (sweep_table.versus_cell(by_title.get(title), scope) for title in titles)
-        body.append((*_shape_cells(line.name, line.problem), *ratios))
-    words = f"{sweep_table.SCOPE_WORDS[scope]}, batches interleaved"
-    return [
-        Sheet(
-            caption=f"Times the rate of {sweep_table.partner_name(rows)}, {words}",
-            blocks=(("m", "n", "k"), tuple(map(clean, titles))),
-            rows=tuple(body),
-        )
-    ]
+
+    def ratio(line: _ShapeLine, title: str) -> str:
+        row = next((row for row in reversed(line.rows) if row.title == title), None)
+        return sweep_table.versus_cell(row, scope)
+
+    caption = f"{sweep_table.partner_name(rows)}, {sweep_table.SCOPE_WORDS[scope]}, batches interleaved"
+    sheet = table(
+        lines,
+        {"": lambda line: _name(line.name, line.problem)},
+        _LENGTHS,
+        {clean(title): partial(ratio, title=title) for title in titles},
+        caption=f"Times the rate of {caption}",
+    )
+    return [sheet] if len(titles) > 1 else []
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -348,29 +349,23 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return geometric_mean([value for value in known if value]) if known and all(known) else None
 
 
-def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> Cell:
-    """The kernel with the highest rate. Without one, the status if all rows failed alike, else ``-``."""
+def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> str:
     if line.best:
         title, samples = clean(line.best.title), rates.shown_samples(line.best, scope)
-        return Cell(notes.marked(run, line.best, title, samples))
+        return notes.marked(run, line.best, title, samples)
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
-    return Cell(WORDS[status] if status in FAILED else "-")
+    return WORDS[status] if status in FAILED else "-"
 
 
 def _library(lines: Sequence[_ShapeLine]) -> str:
-    """The host's library, for a heading."""
     return next((line.host.variant for line in lines if line.host), BASELINE)
 
 
 def _workloads_conclusion(
     run: Run, lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
-    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays.
-
-    The first needs several shapes and kernels with rates on all, and a mean above all others. The second
-    needs numpy's rates.
-    """
+    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
     known = by_key(

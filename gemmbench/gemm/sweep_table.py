@@ -8,18 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gemmbench.gemm.workloads import nets
-from gemmbench.ladder import BASELINE, conversion
+from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, GRAPH, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
+from gemmbench.report.figures import figure_columns
 from gemmbench.report.notes import STYLES, WORDS, shape
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Columns, Note, Sheet, filled, format_known, heading, table
 from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
@@ -34,10 +35,7 @@ def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()
 
 
 def _shown(run: Run, panel: Panel, scope: str) -> Panel:
-    """A copy of the panel with only the kernels that can run or were named; all if only the host's can.
-
-    The fastest is first, unless the whole ladder (all kernels in their order) was measured.
-    """
+    """A copy with the kernels that can run or were named, fastest first unless the ladder ran."""
     able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
     if all(series.is_host for series in able):
         able = list(panel.series)
@@ -55,33 +53,17 @@ def label(title: str, on_host: bool) -> str:
     return f"{clean(title)} (host)" if on_host else clean(title)
 
 
-Columns = Mapping[str, Callable[[_T], Cell]]  # the cell of a line, by heading
-
-
-def table(lines: Iterable[_T], keys: Columns[_T], *blocks: Columns[_T]) -> Sheet:
-    """A table with a row for each line. `keys` identify the line; blocks without columns are omitted."""
-    blocks = tuple(filter(None, blocks))
-    cells = [cell for columns in (keys, *blocks) for cell in columns.values()]
-    rows = tuple(tuple(cell(line) for cell in cells) for line in lines)
-    return Sheet(keys=tuple(keys), blocks=tuple(map(tuple, blocks)), rows=rows)
-
-
-def known(value: float | None, form: Callable[[float], str], unknown: Cell = NOTHING) -> Cell:
-    """A value in words, or `unknown` if it is None."""
-    return unknown if value is None else Cell(form(value))
-
-
-def _by_size(panel: Panel, cell: Callable[[Row | None], Cell], more: Columns[Series]) -> Sheet:
-    """A table with a line for each series: a cell for each size, then the columns of `more`."""
-
-    def at(size: int) -> Callable[[Series], Cell]:
+def _by_size(
+    panel: Panel, cell: Callable[[Row | None], Cell | str], more: Columns[Series], **about: Any
+) -> Sheet:
+    def at(size: int) -> Callable[[Series], Cell | str]:
         return lambda series: cell(series.rows.get(size))
 
-    def name(series: Series) -> Cell:
-        return Cell(label(series.label, series.is_host and panel.device != HOST))
+    def name(series: Series) -> str:
+        return label(series.label, series.is_host and panel.device != HOST)
 
     axis = "" if panel.axis == "m" else panel.axis
-    return table(panel.series, {axis: name}, {str(size): at(size) for size in panel.sizes}, more)
+    return table(panel.series, {axis: name}, {str(size): at(size) for size in panel.sizes}, more, **about)
 
 
 SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host": "with transfers"}
@@ -98,10 +80,6 @@ def _about(panel: Panel) -> str:
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
-    """The table of rates: the median rate of each series at each size, in one scope.
-
-    The fastest at each size is marked. The share of peak is added if known, then conclusions and notes.
-    """
     rows = panel.rows
     best = fastest_rows(run, panel.device, rows, scope)
     divisor, unit = rates.table_unit(panel.dtype, (rates.median_rate(row, scope) for row in rows))
@@ -109,7 +87,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     def cell(row: Row | None) -> Cell:
         return notes.figure(run, row, scope, divisor, row in best)
 
-    def of_peak(series: Series) -> Cell:
+    def of_peak(series: Series) -> str | None:
         return peak_cell(run, tuple(series.rows.values()), scope)
 
     has_peak = any(rates.peak_fraction(run, row, scope) for row in rows)
@@ -117,8 +95,10 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     def where(row: Row) -> str:
         return str(getattr(row.problem, panel.axis))
 
-    return replace(
-        _by_size(panel, cell, {"of peak": of_peak} if has_peak else {}),
+    return _by_size(
+        panel,
+        cell,
+        {"of peak": of_peak} if has_peak else {},
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         notes=(
@@ -140,13 +120,13 @@ def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list
     ]
 
 
-def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> Cell:
+def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> str | None:
     """The largest share of the measured peak that rows reach, marked if its rate or its peak is uncertain."""
     shares = [(share, row) for row in rows if (share := rates.peak_fraction(run, row, scope))]
     if not shares:
-        return NOTHING
+        return None
     share, row = max(shares, key=lambda pair: pair[0])
-    return Cell(f"{notes.UNCERTAIN if is_share_uncertain(run, row, scope) else ''}{units.share(share)}")
+    return f"{notes.UNCERTAIN if is_share_uncertain(run, row, scope) else ''}{units.share(share)}"
 
 
 def is_share_uncertain(run: Run, row: Row, scope: str) -> bool:
@@ -157,11 +137,10 @@ def is_share_uncertain(run: Run, row: Row, scope: str) -> bool:
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
-    """The ratios to the kernel of ``--versus`` by size; None if no row has one."""
     shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
     caption = f"Times the rate of {partner_name(panel.rows)}, {SCOPE_WORDS[scope]}, batches interleaved"
-    sheet = _by_size(replace(panel, series=shown), lambda row: versus_cell(row, scope), {})
-    return replace(sheet, caption=caption) if shown else None
+    shown_panel = replace(panel, series=shown)
+    return _by_size(shown_panel, partial(versus_cell, scope=scope), {}, caption=caption) if shown else None
 
 
 @dataclass(frozen=True)
@@ -176,9 +155,8 @@ class _Point:
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
     """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
 
-    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too. The
-    sentence says so if intervals leave several. A single kernel or library is not called the fastest. `where`
-    names the scope in a table of several.
+    If libraries win everywhere, the fastest kernel is named too. `where` names the scope in a table of
+    several.
     """
     points = [
         _Point(size, series, known)
@@ -210,7 +188,6 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
 
 
 def _fastest_point(points: Sequence[_Point]) -> _Point | None:
-    """The point that is known to be faster than all others of its size; None without others."""
     best = claims.fastest({number: point.rate for number, point in enumerate(points)})
     return None if best is None else points[best]
 
@@ -241,7 +218,6 @@ _FEW = 3  # names in a sentence
 
 
 def _undecided(points: Sequence[_Point], where: str) -> str:
-    """What is known if no rate is known to be the highest: which kernels and libraries may have it."""
     best = {number: point.rate for number, point in enumerate(points)}
     left = claims.contenders(best)
     names = list(dict.fromkeys(clean(points[number].series.label) for number in left))
@@ -255,10 +231,7 @@ def _undecided(points: Sequence[_Point], where: str) -> str:
 
 
 def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
-    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``. The ratio is to numpy, else to the next fastest.
-
-    It appears only if neither rate is uncertain and their intervals do not overlap.
-    """
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy`` or another rival, if they differ for certain."""
     divisor, unit = rates.table_unit(panel.dtype, (point.rate.median for point in points))
     own = (point for point in points if point.series is fastest and point.rate.is_certain)
     best = max(own, key=lambda point: point.rate.median)
@@ -275,10 +248,7 @@ def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
 
 
 def _transfers(run: Run, panel: Panel, fastest: Series | None) -> list[str]:
-    """A sentence on the size from which a kernel with transfers is known to beat the host's BLAS, if any is.
-
-    It is about the fastest kernel, or another one if that never wins. If all lose, the closest is named.
-    """
+    """From which size a kernel with transfers beats the host's BLAS."""
     host, evens = baseline(panel), break_evens(run, panel)
     if host is None or not evens:
         return []
@@ -323,12 +293,6 @@ def by_device(
 
 
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals: bool) -> Sheet:
-    """The verbose table of a device and data type: a line for each row, with rates in all scopes.
-
-    Rates may have intervals. Further columns are the share of peak and the share of pre- and post-processing.
-    Those of comparison, residual and energy appear if some row has them. The fastest of each problem is
-    marked.
-    """
     compared = rates.view_scope(run)
 
     def rate_of(row: Row, scope: str) -> rates.Rate | None:
@@ -338,7 +302,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
     best = {s: fastest_rows(run, device, [row for row in rows if rate_of(row, s)], s) for s in SCOPES}
 
     def rate_cell(row: Row, scope: str) -> Cell:
-        """A row's rate in a scope, or ``-``; in the first column, the status of a row that is not ok."""
         rate = rate_of(row, scope)
         if row.status != "ok" and scope == SCOPES[0]:
             return Cell(WORDS[row.status], style=STYLES[row.status])
@@ -348,27 +311,28 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         ends = f" {_ends(run, row, scope, rate, units.GIGA)}" if intervals else ""
         return Cell(f"{figure}{ends}", row in best[scope])
 
-    def of_peak(row: Row) -> Cell:
-        """A row's share of the measured peak, marked as in the other tables."""
-        share = rates.peak_fraction(run, row)
-        mark = notes.UNCERTAIN if share is not None and is_share_uncertain(run, row, compared) else ""
-        return known(share, lambda value: f"{mark}{units.percent(value)}")
+    def of_peak(row: Row) -> str | None:
+        mark = notes.UNCERTAIN if is_share_uncertain(run, row, compared) else ""
+        return format_known(rates.peak_fraction(run, row), lambda share: f"{mark}{units.percent(share)}")
 
     subjects: Columns[Row] = {
-        "": lambda row: Cell(clean(row.title)),
-        "size": lambda row: Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
+        "": lambda row: clean(row.title),
+        "size": lambda row: f"{clean(row.label or row.phase)} {shape(row)}".strip(),
     }
     facts: Columns[Row] = {
         "of peak": of_peak,
-        "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
+        **figure_columns("helpers_share"),
         **versus_columns(rows, "kernel", interval=True),
-        **_error_columns(rows),
+        **filled(rows, figure_columns(*_ERRORS)),
         **energy_columns(rows),
     }
     has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
     with_intervals = " with 95 % intervals" if intervals else ""
-    return replace(
-        table(rows, subjects, {scope: partial(rate_cell, scope=scope) for scope in SCOPES}, facts),
+    return table(
+        rows,
+        subjects,
+        {scope: partial(rate_cell, scope=scope) for scope in SCOPES},
+        facts,
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope{with_intervals}; * fastest of its problem",
         notes=(
@@ -387,15 +351,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
     )
 
 
-def _error_columns(rows: Sequence[Row]) -> Columns[Row]:
-    """The columns of a row's largest error, over its bound and in last places of C, and of tf32 operands."""
-    columns: Columns[Row] = {
-        "residual": lambda row: known(rates.residual(row), units.number),
-        "ulp": lambda row: known(rates.residual(row, "ulp"), units.number),
-        "operands": lambda row: Cell(conversion(row.variant, row.dtype)),
-    }
-    unknown = NOTHING, Cell("")
-    return {name: cell for name, cell in columns.items() if any(cell(row) not in unknown for row in rows)}
+_ERRORS = ("residual", "residual_ulp", "conversion")
 
 
 def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
@@ -404,10 +360,13 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
     for device, dtype, rows in by_device(checked, attrgetter("dtype"), order):
         kernels = by_key((row.title, row) for row in rows).values()
         worst = [max(alike, key=lambda row: rates.residual(row) or 0.0) for alike in kernels]
-        names: Columns[Row] = {"": lambda row: Cell(clean(row.title)), "size": lambda row: Cell(shape(row))}
-        sheet = table(worst, names, _error_columns(rows))
-        caption = f"Largest error in {dtype}: residual over its bound, and in units of the last place of C"
-        yield replace(sheet, heading=heading(run, device), caption=caption)
+        yield table(
+            worst,
+            {"": lambda row: clean(row.title), "size": shape},
+            filled(rows, figure_columns(*_ERRORS)),
+            heading=heading(run, device),
+            caption=f"Largest error in {dtype}: residual over its bound, and in units of the last place of C",
+        )
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
@@ -426,23 +385,20 @@ def versus_columns(rows: Iterable[Row], scope: str, interval: bool = False) -> C
     return {f"x {name}": partial(versus_cell, scope=scope, interval=interval)} if name else {}
 
 
-def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
-    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]`` with `interval`.
-
-    A wide interval gets a mark. ``-`` if their batches did not alternate.
-    """
+def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
+    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]`` with `interval`."""
     against = rates.versus(row, scope) if row else None
     if against is None:
-        return Cell("-")
+        return "-"
     figure, low, high = map(units.number, (against.median, against.low, against.high))
     if interval:
-        return Cell(f"{figure} [{low}, {high}]")
+        return f"{figure} [{low}, {high}]"
     unsure = against.high - against.low > 2 * rates.UNCERTAIN * against.median
-    return Cell(f"{notes.UNCERTAIN if unsure else ''}{figure}")
+    return f"{notes.UNCERTAIN if unsure else ''}{figure}"
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
-    """Notes with the parameters of each variant, one if all its rows have the same, else one for each set."""
+    """The parameters of each variant, in one note if all its rows have the same."""
     texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -453,7 +409,6 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def _ends(run: Run, row: Row, scope: str, rate: rates.Rate, divisor: float) -> str:
-    """The interval of a row's rate in a scope, as claims use it: ``[224, 228]``."""
     wide = rates.widened(run, row, rate, rates.shown_samples(row, scope))
     return f"[{units.number(wide.low / divisor)}, {units.number(wide.high / divisor)}]"
 
@@ -466,10 +421,6 @@ def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Shee
 
 
 def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sheet:
-    """The table of one problem on a device: each kernel's rate in the scope and with transfers.
-
-    Kernels that cannot run are omitted unless named. The fastest is first, unless the whole ladder ran.
-    """
     problem, dtype = rows[0].problem, rows[0].dtype
     assert problem is not None
     able = [row for row in rows if notes.is_shown(run, [row])]
@@ -482,25 +433,17 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     where = f" {SCOPE_WORDS[scope]}" if len(scopes) > 1 else ""
 
     def rate_cell(row: Row, s: str) -> Cell:
-        """The rate and its interval: ``226 [224, 228]``."""
         cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
         return replace(cell, text=f"{cell.text} {_ends(run, row, s, rate, divisor)}") if rate else cell
 
-    def name(row: Row) -> Cell:
-        return Cell(label(row.title, row.device == HOST != device))
-
-    share: Columns[Row] = {"of peak": lambda row: peak_cell(run, [row], scope)}
     has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
-    sheet = table(
+    return table(
         able,
-        {"": name},
+        {"": lambda row: label(row.title, row.device == HOST != device)},
         {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
-        share if has_peak else {},
+        {"of peak": lambda row: peak_cell(run, [row], scope)} if has_peak else {},
         versus_columns(able, scope),
         energy_columns(able),
-    )
-    return replace(
-        sheet,
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {problem.title}, {unit}",
         notes=(
@@ -527,7 +470,6 @@ def pages(run: Run) -> list[Sheet]:
 
 
 def _page(row: Row, scope: str) -> Iterator[Sheet]:
-    """Yield the tables of one row: its scopes, then if known host parts, map cycle, launches, matrices."""
     rate = rates.median_rate(row, scope)
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
@@ -541,20 +483,15 @@ def _page(row: Row, scope: str) -> Iterator[Sheet]:
 
 
 def _matrix(name: str, elements: Elements) -> Sheet:
-    """A small matrix as a table; rows and columns count from 0."""
-    columns = tuple(map(str, range(len(elements[0]))))
-    return Sheet(
-        keys=(clean(name),),
-        blocks=tuple(filter(None, (columns[:4], columns[4:]))),
-        rows=tuple(
-            (Cell(str(index)), *(Cell(_element(value)) for value in row))
-            for index, row in enumerate(elements)
-        ),
-    )
+    def column(at: int) -> Callable[[int], str]:
+        return lambda index: _element(elements[index][at])
+
+    columns = {str(at): column(at) for at in range(len(elements[0]))}
+    first, last = dict([*columns.items()][:4]), dict([*columns.items()][4:])
+    return table(range(len(elements)), {clean(name): str}, first, last)
 
 
 def _element(value: float) -> str:
-    """A whole number below 1e9 without a decimal point; other numbers with six digits."""
     return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST else f"{value:.6g}"
 
 
@@ -569,68 +506,54 @@ _CLOCKS = {
 
 
 def _scopes(row: Row, title: str) -> Sheet:
-    """The statistics of each clock of a row, and notes on its checks, memory mode and build time."""
     timed = {name: times for name in _CLOCKS if (times := rates.summary(row, name))}
     checks = {"verified": row.check, "and after": row.check_after}
     facts = [_verified(name, check) for name, check in checks.items() if check]
     facts += [Note("memory", clean(row.memory))] if row.memory else []
     facts += [Note("build", units.seconds(row.build_s))] if row.build_s is not None else []
     columns: Columns[str] = {
-        "median": lambda name: Cell(units.seconds(timed[name].median)),
-        "95 % interval": lambda name: Cell(
+        "median": lambda name: units.seconds(timed[name].median),
+        "95 % interval": lambda name: (
             f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"
         ),
-        "best": lambda name: Cell(units.seconds(timed[name].minimum)),
-        "n": lambda name: Cell(str(timed[name].n)),
-        "stop": lambda name: Cell(clean(row.samples[name].stop)),
+        "best": lambda name: units.seconds(timed[name].minimum),
+        "n": lambda name: str(timed[name].n),
+        "stop": lambda name: clean(row.samples[name].stop),
     }
-    sheet = table(timed, {"scope": lambda name: Cell(_CLOCKS[name])}, columns)
-    return replace(sheet, heading=(title,), notes=tuple(facts), left=frozenset({"stop"}))
+    return table(timed, {"scope": _CLOCKS.__getitem__}, columns, heading=(title,), notes=facts, left=["stop"])
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
-    """The seconds and shares of the parts of one problem in the host scope, and of the whole."""
     passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
-        (
-            Cell(passes if name == "passes" else name),
-            Cell(units.seconds(s)),
-            Cell(units.percent(split.share(name))),
-        )
-        for name, s in split.seconds.items()
+        (passes if name == "passes" else name, s, split.share(name)) for name, s in split.seconds.items()
     ]
-    if split.whole_s is not None:
-        lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
-    return Sheet(keys=(f"{title} by part",), blocks=(("time", "share"),), rows=tuple(lines))
+    lines += [("whole", split.whole_s, 1.0)] if split.whole_s is not None else []
+    columns: Columns[tuple[str, float, float]] = {
+        "time": lambda line: units.seconds(line[1]),
+        "share": lambda line: units.percent(line[2]),
+    }
+    return table(lines, {f"{title} by part": lambda line: line[0]}, columns)
 
 
 def _launches(row: Row) -> Sheet:
-    """A line for each launch: how long it was queued, submitted and running in a single run.
-
-    If device events timed the batches, its median time in them and its share follow.
-    """
     timed = [launch.timed_s for launch in row.launches if launch.timed_s is not None]
     whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
-
-    def line(launch: Launch) -> tuple[Cell, ...]:
-        """The cells of a launch: name, durations, and if known its time in batches and its share."""
-        seconds = [launch.queued_s, launch.submitted_s, launch.running_s]
-        share = [] if launch.timed_s is None or not whole else [launch.timed_s]
-        return (
-            Cell(clean(launch.name)),
-            *(Cell(units.seconds(each)) for each in (*seconds, *share)),
-            *(Cell(units.percent(each / whole)) for each in share),
-        )
-
-    return Sheet(
-        keys=("launch",),
-        blocks=(("queued", "submitted", "running"), *([("in batches", "share")] if whole else [])),
-        rows=tuple(map(line, row.launches)),
+    stamps: Columns[Launch] = {
+        "queued": lambda launch: units.seconds(launch.queued_s),
+        "submitted": lambda launch: units.seconds(launch.submitted_s),
+        "running": lambda launch: units.seconds(launch.running_s),
+    }
+    batches: Columns[Launch] = {
+        "in batches": lambda launch: units.seconds(launch.timed_s or 0.0),
+        "share": lambda launch: units.percent((launch.timed_s or 0.0) / whole),
+    }
+    return table(
+        row.launches, {"launch": lambda launch: clean(launch.name)}, stamps, batches if whole else {}
     )
 
 
 def _verified(title: str, check: Check) -> Note:
-    """A check as a note: its verdict, figures as fractions of their bounds, and reasons."""
     figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
     reasons = "; ".join(map(clean, check.reasons))
     verdict = check.verdict if check.verdict != "none" else "not done"
@@ -654,19 +577,19 @@ def energy_columns(rows: Iterable[Row]) -> Columns[Row | None]:
     return {"energy": joules_cell, "GFLOP/J": _efficiency_cell} if any_joules(rows) else {}
 
 
-def joules_cell(row: Row | None) -> Cell:
+def joules_cell(row: Row | None) -> Cell | str:
     """A row's joules; "not measured" if they were requested; empty without a row."""
-    is_asked = row is not None and rates.asked_for_energy(row)
-    unknown = Cell(NOT_MEASURED) if is_asked else _unknown(row)
-    return known(row.energy.joules if row else None, units.joules, unknown)
+    if row is not None and row.energy.joules is None and rates.asked_for_energy(row):
+        return NOT_MEASURED
+    return _if_known(row, row.energy.joules if row else None, units.joules)
 
 
-def _efficiency_cell(row: Row | None) -> Cell:
-    return known(rates.gflop_per_joule(row) if row else None, units.number, _unknown(row))
+def _efficiency_cell(row: Row | None) -> Cell | str:
+    return _if_known(row, rates.gflop_per_joule(row) if row else None, units.number)
 
 
-def _unknown(row: Row | None) -> Cell:
-    return NOTHING if row and row.status == "ok" else Cell("")
+def _if_known(row: Row | None, value: float | None, text: Callable[[float], str]) -> Cell | str:
+    return text(value) if value is not None else NOTHING if row and row.status == "ok" else ""
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
@@ -674,9 +597,9 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     if not any_joules(panel.rows):
         return None
 
-    def cell(row: Row | None) -> Cell:
+    def cell(row: Row | None) -> str:
         value = rates.gflop_per_joule(row) if row else None
-        return Cell("-") if value is None else Cell(units.number(value))
+        return "-" if value is None else units.number(value)
 
     def largest(series: Series) -> Row:
         """The row of the largest size with joules, else with a reason why there are none."""
@@ -685,11 +608,11 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
 
     columns: Columns[Series] = {
         "energy": lambda series: joules_cell(largest(series)),
-        "power": lambda series: known(rates.watts(largest(series)), units.watts),
-        "idle": lambda series: known(largest(series).energy.idle_w, units.watts),
+        "power": lambda series: format_known(rates.watts(largest(series)), units.watts),
+        "idle": lambda series: format_known(largest(series).energy.idle_w, units.watts),
     }
     caption = f"{panel.dtype} GFLOP/J; energy and power at the largest size, idle draw before it"
-    return replace(_by_size(panel, cell, columns), caption=caption)
+    return _by_size(panel, cell, columns, caption=caption)
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
@@ -705,7 +628,6 @@ def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
 
 
 def _source(row: Row) -> str:
-    """What drew a row's joules and which counter was read, or why they are unknown."""
     energy = row.energy
     if energy.joules is None:
         return clean(energy.why)

@@ -92,7 +92,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     """The content of a report: at most three sentences as summary, a chart, a table, and all sections.
 
     Runs of the same cases on one machine are compared as a group, and only the last has its own section. With
-    `wanted.comparison` all runs are one group. Peaks may come from other runs.
+    `wanted.comparison` all runs are one group.
     """
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), names_of(runs), strict=True))
@@ -138,7 +138,6 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
 
 
 def _about(runs: Sequence[Run]) -> str:
-    """The number of runs and rows, and when they were measured: ``2 runs, 300 rows, measured 2025-03-01``."""
     days = sorted({clean(run.header.started_utc)[:10] for run in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     rows = sum(len(run.rows) for run in runs)
@@ -146,10 +145,7 @@ def _about(runs: Sequence[Run]) -> str:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """Different names for runs: file names without suffix, with as many folders as necessary.
-
-    If that does not suffice, numbers follow the names. A run without a file is "this run".
-    """
+    """Different names for runs: file names with as many folders as necessary, then numbers."""
     paths = [PurePath(run.path).with_suffix("") if run.path else PurePath("this run") for run in runs]
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
         names = [clean("/".join(path.parts[-depth:])) for path in paths]
@@ -171,11 +167,10 @@ def _devices(run: Run) -> list[str]:
 
 
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
-    """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
+    """The fastest kernels of each device and type: a table of at most six rows, and sentences on the best.
 
-    Each kernel is shown at its best problem. The sentence is missing if two kernels cannot be told apart. A
-    single device or type is in the caption, and has no column. Tuning runs and runs of several unrelated
-    shapes do not count. The result is None and [] without any rate. `runs` also provide peaks.
+    Each kernel is shown at its best problem. Tuning runs and unrelated shapes do not count. `runs` also
+    provide peaks.
     """
     scope, rated = rates.view_scope(*shown), dict[tuple[str, str], dict[str, list[_Top]]]()
     for run in shown:
@@ -238,10 +233,7 @@ def _positions(run: Run, row: Row) -> Sequence[int]:
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Group runs of the same cases on one machine with equal --cold, each group sorted by start time.
-
-    A tuning run is a group of its own. Groups are in the order of their first runs.
-    """
+    """Group runs of the same cases on one machine. A tuning run is a group of its own."""
     groups: dict[object, list[Run]] = {}
     for run in runs:
         host = run.header.host
@@ -266,7 +258,7 @@ def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw
 def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSection]:
     """Yield a section for each device: the fastest kernel of each run at the problems that runs share.
 
-    Tuning runs do not count. No section without a shared problem. `names` has names by the `id` of a run.
+    `names` has names by the `id` of a run.
     """
     scope, by_device = rates.view_scope(*runs), dict[str, _Problems]()
     tried = [each for each in runs if not is_tuning(each)]
@@ -289,7 +281,6 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
 
 
 def _side_by_side(shared: _Problems, scope: str) -> Sheet:
-    """Build the table of the fastest kernel of each run, a line for each problem that runs share."""
     names = list(dict.fromkeys(name for by_run in shared.values() for name in by_run))
 
     def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
@@ -327,11 +318,6 @@ def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
 
 
 def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], draw: _Draw) -> PageSection:
-    """Build the section of one run: its tables, charts, and a folded table of all rows.
-
-    `name` is the run's name on the page. `peaks` are other runs that provide peaks and bandwidths for the
-    charts, which `draw` draws. `id` is for HTML.
-    """
     command = run.header.command
     words = command if command[:1] == ("gemmbench",) else ("gemmbench", *command)
     order = order_of(run)
@@ -343,16 +329,12 @@ def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], dra
 
 
 def _without_options(sheet: Sheet) -> Sheet:
-    """A copy of a table without the remark "Details: -v"."""
     notes = (replace(note, text=note.text.removesuffix("Details: -v").strip()) for note in sheet.notes)
     return replace(sheet, notes=tuple(note for note in notes if note.text))
 
 
 def _subject(run: Run) -> str:
-    """What a run measured: ``float GEMM on NVIDIA H200, m = n = k = 64 to 4096``.
-
-    Other examples: ``Tuning of tiled on NVIDIA H200``, ``Peaks of NVIDIA H200`` without GEMMs, ``3 shapes``.
-    """
+    """What a run measured: ``float GEMM on NVIDIA H200, m = n = k = 64 to 4096``, ``Peaks of ...``."""
     where = ", ".join(_devices(run))
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if is_tuning(run):
@@ -371,10 +353,7 @@ def _subject(run: Run) -> str:
 
 
 def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
-    """Build the table of machines, with a line for each run and device: date, hardware and software."""
-
     def facts(run: Run, device: str) -> dict[str, str]:
-        """The cells of a run and a device's title, by heading."""
         host = run.header.host
         return {
             "run": names[id(run)],
@@ -414,17 +393,13 @@ class _Draw:
     numbers: Iterator[int] = field(default_factory=count)  # a new number for each chart
 
     def __call__(self, panes: Callable[[], Sequence[pane.Pane]], caption: str) -> list[Chart]:
-        """Draw panes that belong to no kind. The list is empty if only some kinds are wanted."""
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():
             return [self._chart("", figure, caption) for figure in pane.separate_figures(panes)]
 
     def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
-        """Draw each kind of chart that suits the runs and is wanted, by default all but the kind "time".
-
-        Yields a chart for each pane.
-        """
+        """Draw each kind of chart that suits the runs and is wanted, by default all but `_LEFT_OUT`."""
         chosen = self.wanted.charts
         known = families(runs)
         for kind in chart_views.suited(runs, known):
@@ -443,10 +418,7 @@ class _Draw:
 
 
 def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
-    """Render a report as an HTML page, and return its text. Equal runs give equal pages.
-
-    The page makes no requests. Its content security policy allows only its own script.
-    """
+    """A report as an HTML page. Equal runs give equal pages. It makes no requests."""
     script, content = _file("report.js"), page(runs, wanted)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     # The conclusions of a table are always visible. Its other notes are folded.
@@ -466,7 +438,7 @@ def _file(name: str) -> str:
 
 
 def _class_attribute(cell: Cell, is_left: bool = False) -> Markup:
-    """The ``class`` attribute of a table cell: its style, ``w`` if it wraps, ``l`` if it is aligned left."""
+    """The ``class`` of a table cell: its style, ``w`` if it wraps, ``l`` if it is aligned left."""
     names = ["best"] if cell.best else cell.style.split()
     names += ["w"] if len(cell.text) > _WORDY else []
     names += ["l"] if is_left else []

@@ -52,7 +52,6 @@ def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str) -> None:
-    """Draw a bar for each width or instruction, its best batch."""
     entries, letter = _peak_bars(run, rated)
     integers = any(derive.is_integer(row.dtype) for row, _ in rated)
     draw_bars(axes, entries, f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else ""))
@@ -74,11 +73,7 @@ def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar],
 
 
 def _peak_name(row: Row) -> str:
-    """The name of a bar: ``float x 4``, ``half + float, wgmma m64n256k16``. A width of 1 is omitted.
-
-    After the type come the accumulator if the row has one, even if it is the same type, and the width. Then
-    come the probe, unless it is ``flops``, and other parameters. Operands are omitted.
-    """
+    """The name of a bar: ``float x 4``, ``half + float, wgmma m64n256k16``. A width of 1 is omitted."""
     values = {name: clean(str(value)) for name, value in row.parameters.items() if name != "operands"}
     name = row.dtype + "".join(f" + {values.pop(each)}" for each in ("accumulator",) if each in values)
     if (width := values.pop("width", "1")) != "1":
@@ -88,10 +83,7 @@ def _peak_name(row: Row) -> str:
 
 
 def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes of each run and device: bandwidth and latency by working set, transfers by size, launches.
-
-    Bandwidth and transfers are lines in GB/s, latency in ns, launches bars. Empty panes are omitted.
-    """
+    """Panes of bandwidth (GB/s) and latency (ns) by working set, transfers (GB/s) by size, launches."""
     over_size = (
         ("Bandwidth", "working-set", "GB/s", _gbps),
         ("Latency", "pointer-chase", "ns for one load", _nanoseconds),
@@ -123,10 +115,6 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 def _over_bytes(
     axes: Axes, subject: pane.PaneSubject, title: str, unit: str, figure: Callable[[Row], float | None]
 ) -> None:
-    """Draw a line for each probe over its sizes, with gaps where `figure` returns None, on a log scale.
-
-    A dotted line marks the last-level cache if among the sizes, not for transfers. Several lines get labels.
-    """
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
     at = size_axis(
@@ -163,7 +151,6 @@ def _bytes(row: Row) -> int:
 
 
 def _gbps(row: Row) -> float | None:
-    """The best batch's rate in GB/s; None if it is suspect or not measured."""
     rate = derive.byte_rate(row) if row.check.verdict != "suspect" else None
     return rate.best / units.GIGA if rate else None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -12,8 +14,9 @@ from gemmbench.model.row import FAILED, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
+from gemmbench.report.figures import figure_columns
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.report.table import Cell, Columns, Note, Sheet, filled, heading, table
 from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
@@ -25,20 +28,7 @@ _LACKING = ("unsupported", "skipped")
 _DOUBTFUL = "?"  # in place of a rate that failed a check
 _MEMORY = ("bandwidth", "transfer", "latency")
 _EVIDENCE = {"doubling": "doubling", "event_over_wall": "event/wall", "unrolling": "unrolling"}
-_SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Rates of one family of probes: a line for each probe or type, a column for each width or operand."""
-
-    title: str  # with the unit of every rate
-    line: Callable[[Row], str]
-    column: Callable[[Row], str]
-    rate: Callable[[Row], Rate | None]
-    divisor: float
-    # Further columns by their headings, from the row that is the best of its line; left out where empty.
-    more: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
+_SHARES = {"p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
@@ -48,11 +38,6 @@ def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 
 def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
-    """Yield a device's tables of verified rates: arithmetic by vector width, then tensor cores by operands.
-
-    All share a unit that suits the largest rate. Only the first has a heading, and the last has the notes. If
-    verbose, a table of every ok row follows.
-    """
     believed = [rate.best for row in rows if (rate := _if_verified(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
@@ -82,9 +67,9 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
             row for row in rows if "width" not in row.parameters
         ],
     }
-    more = {"GFLOP/J": joules, "": emulated}
+    more: Columns[Row] = {"GFLOP/J": joules, "": emulated}
     made = [
-        _grid(run, device, members, Grid(f"{name}, {letter}FLOPS", line, column, _rate, divisor, more))
+        _grid(run, device, members, f"{name}, {letter}FLOPS", line, column, _rate, divisor, more)
         for (name, column), members in families.items()
         if members
     ]
@@ -112,10 +97,6 @@ def _operands(row: Row) -> str:
 
 
 def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
-    """One note: how many rows are verified, which types are not supported or skipped, and further options.
-
-    These are --all if a run of ``peak`` has no memory rows, and -v unless verbose.
-    """
     measured = [row for row in rows if row.status not in _LACKING]
     verified = sum(_is_verified(row) for row in measured)
     text = f"{verified} of {len(measured)} verified."
@@ -130,48 +111,47 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 
 
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
-    """A table with a line for every ok row: best and median, noise, the fastest variant, and the checks.
-
-    `rows` are those of a `device` in `run`. The checks are figures such as the time of twice the work over
-    that of the work. Rates are divided by `divisor`. The share of the theoretical peak,
-    and the age of cached rows, appear if some row has them.
-    """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
     choices = {"form": "variant", "chains": "chains", "unroll": "unroll", "groups": "groups"}
-    choices = {name: word for name, word in choices.items() if name in used}
     tops = {row.key: top for row in measured if (top := _theoretical(run, device, row))}
-    is_kept = any(row.measured_utc for row in measured)
 
-    def line(row: Row) -> tuple[Cell, ...]:
-        """A row's name, best, median, noise, share of peak and age if shown, what won, evidence, verdict."""
-        rate, top = _rate(row), tops.get(row.key)
-        figures = row.check.figures
+    def rate(row: Row, which: str) -> str:
+        reached = _rate(row)
+        return units.number(getattr(reached, which) / divisor) if reached else "-"
+
+    def of_theoretical(row: Row) -> str:
+        reached, top = _rate(row), tops.get(row.key)
+        return units.percent(reached.best / top.per_second) if reached and top else "-"
+
+    def age(row: Row) -> str:
         age = rates.age_when_cached(run, row)
-        return (
-            Cell(_row_name(row)),
-            Cell(units.number(rate.best / divisor) if rate else "-"),
-            Cell(units.number(rate.median / divisor) if rate else "-"),
-            notes.noise(row),
-            *([Cell(units.percent(rate.best / top.per_second) if rate and top else "-")] if tops else []),
-            *([Cell("this run" if age is None else f"{units.age(age)} earlier")] if is_kept else []),
-            *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
-            *(Cell(units.number(figures[name]) if name in figures else "-") for name in _EVIDENCE),
-            Cell("yes" if _is_verified(row) else "no", style="" if _is_verified(row) else "yellow"),
-        )
+        return "this run" if age is None else f"{units.age(age)} earlier"
 
-    further = (*(["of theoretical"] if tops else []), *(["measured"] if is_kept else []))
-    return Sheet(
+    def choice(row: Row, name: str) -> str:
+        return clean(str(row.choice.get(name, "-")))
+
+    def evidence(row: Row, name: str) -> str:
+        return units.number(row.check.figures[name]) if name in row.check.figures else "-"
+
+    return table(
+        measured,
+        {"": _row_name},
+        {
+            "best": partial(rate, which="best"),
+            "median": partial(rate, which="median"),
+            **figure_columns("noise"),
+            **({"of theoretical": of_theoretical} if tops else {}),
+            **({"measured": age} if any(row.measured_utc for row in measured) else {}),
+        },
+        {word: partial(choice, name=name) for name, word in choices.items() if name in used},
+        {
+            **{word: partial(evidence, name=name) for name, word in _EVIDENCE.items()},
+            "verified": lambda row: "yes" if _is_verified(row) else Cell("no", style="yellow"),
+        },
         caption="rates of the best and the median batch, the fastest variant, and checks",
-        keys=("",),
-        blocks=(
-            ("best", "median", "noise", *further),
-            tuple(choices.values()),
-            (*_EVIDENCE.values(), "verified"),
-        ),
-        rows=tuple(map(line, measured)),
-        notes=tuple(Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())),
-        left=frozenset({"variant", "verified"}),
+        notes=[Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())],
+        left=["variant", "verified"],
     )
 
 
@@ -191,47 +171,41 @@ def _if_verified(row: Row, rate: Rate | None) -> Rate | None:
     return rate if _is_verified(row) else None
 
 
-def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
-    """A table of verified rates by line and column, with the best of each line, as `grid` defines them.
-
-    A row that is not verified is ``?``. Lines in which no row ran are omitted. So are further columns, right
-    of the best, that have no text. Columns are sorted if all are numbers.
-    """
-    lines = by_key((grid.line(row), row) for row in rows)
+def _grid(
+    run: Run, device: int, rows: Sequence[Row], title: str, line: Callable[[Row], str],
+    column: Callable[[Row], str], rate: Callable[[Row], Rate | None], divisor: float,
+    more: Columns[Row] = MappingProxyType({}),
+) -> Sheet:  # fmt: skip
+    """A table of verified rates by line and column, the best of each line, and `more` columns of that."""
+    lines = by_key((line(row), row) for row in rows)
     lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}
-    columns = list(dict.fromkeys(grid.column(row) for each in lines.values() for row in each))
-    if all(name.isdecimal() for name in columns):
-        columns.sort(key=int)
+    at = {(name, column(row)): row for name, each in lines.items() for row in each}
+    names = list(dict.fromkeys(name for _, name in at))
+    if all(name.isdecimal() for name in names):
+        names.sort(key=int)
 
-    def cells(name: str, members: Sequence[Row]) -> tuple[Cell, ...]:
-        at = {grid.column(row): row for row in members}
-        rated = [(rate.best, row) for row in members if (rate := _if_verified(row, grid.rate(row)))]
-        best, winner = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-        top = _marked_cell(run, winner, units.number(best / grid.divisor)) if winner else Cell("-")
-        more = (Cell(text(winner) if winner else "") for text in grid.more.values())
-        return (Cell(clean(name)), *(cell(at.get(column)) for column in columns), top, *more)
+    def verified(row: Row | None) -> float:
+        reached = _if_verified(row, rate(row)) if row else None
+        return reached.best if reached else 0.0
 
     def cell(row: Row | None) -> Cell:
-        rate = _if_verified(row, grid.rate(row)) if row else None
-        return _marked_cell(run, row, units.number(rate.best / grid.divisor) if rate else "-")
+        return _marked_cell(run, row, units.number(verified(row) / divisor) if verified(row) else "-")
 
-    filled = [cells(name, members) for name, members in lines.items()]
-    names = (grid.title, *columns, "best", *grid.more)
-    empty = {at for at in range(len(columns) + 2, len(names)) if not any(line[at].text for line in filled)}
-    shown = [at for at in range(len(names)) if at not in empty]
-    return Sheet(
-        heading=heading(run, device),
-        keys=(grid.title,),
-        blocks=(tuple(names[at] for at in shown[1:]),) if filled else (),
-        rows=tuple(tuple(line[at] for at in shown) for line in filled),
-    )
+    winners = {name: top for name, each in lines.items() if verified(top := max(each, key=verified))}
+    columns: Columns[str] = {
+        **{name: partial(lambda line, column: cell(at.get((line, column))), column=name) for name in names},
+        "best": lambda line: cell(winners[line]) if line in winners else "-",
+    }
+    further: Columns[str] = {
+        name: partial(lambda line, text: text(winners[line]) if line in winners else "", text=text)
+        for name, text in more.items()
+    }
+    columns = {**columns, **filled([*lines], further)}
+    return table(lines, {title: clean}, columns, heading=heading(run, device))
 
 
 def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
-    """A figure with its mark, ``?`` if it is not verified, or ``-`` if it was not measured.
-
-    A failure is a word. Without a row the cell is empty.
-    """
+    """A figure with its mark, ``?`` if it is not verified, ``-`` if it was not measured, or a failure."""
     if row is None:
         return Cell("")
     if row.status in FAILED:
@@ -242,11 +216,6 @@ def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
 
 
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    """Notes on rows that are not ok or not verified, on uncertainty, drivers and energy, wrong results first.
-
-    Unless verbose, unsupported and skipped rows are omitted if others ran, and there are at most three notes.
-    The last then counts the rest. If verbose, the notes of rows follow.
-    """
     measured = [row for row in rows if row.status not in _LACKING]
     remarks = [
         Note(WORDS[status], f"{notes.places(alike, _row_name)}: {reason}", STYLES[status])
@@ -283,7 +252,6 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
 
 
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
-    """A note for each reason why requested joules are missing. It names the rows unless all have it."""
     groups = by_key(
         (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
     )
@@ -322,15 +290,14 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
         (lambda row: row.kind == "latency" and not is_sized(row), _launches),
     )
     return [
-        replace(table(run, device, chosen), notes=_remarks(run, device, chosen, verbose))
+        replace(sheet(run, device, chosen), notes=_remarks(run, device, chosen, verbose))
         for device in sorted(rows)
-        for belongs, table in groups
+        for belongs, sheet in groups
         if (chosen := list(filter(belongs, rows[device])))
     ]
 
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """A table of verified memory bandwidth by probe and vector width. It marks emulated local memory."""
     believed = [rate.best for row in rows if (rate := _if_verified(row, rates.byte_rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
@@ -338,55 +305,46 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     def name(row: Row) -> str:
         return row.variant + (" (emulated)" if emulated and row.variant.startswith("local-") else "")
 
-    return _grid(run, device, rows, Grid(f"Memory, {letter}B/s", name, _width, rates.byte_rate, divisor))
+    return _grid(run, device, rows, f"Memory, {letter}B/s", name, _width, rates.byte_rate, divisor)
 
 
 def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """A table with a line for each set size: GB/s of reading it, and ns of a dependent load if measured.
-
-    Latency has percentiles 10, 50, 90 and 99. A row that is not verified is ``?``.
-    """
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
-    headings = {"bandwidth": ("GB/s",), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
-    present = [kind for kind in headings if any(key[0] == kind for key in by_size)]
 
-    def read(row: Row | None) -> tuple[Cell, ...]:
+    def read(size: int) -> Cell:
+        row = by_size.get(("bandwidth", size))
         rate = rates.byte_rate(row) if row else None
-        return (_marked_cell(run, row, units.gflops(rate.best) if rate else "-"),)
+        return _marked_cell(run, row, units.gflops(rate.best) if rate else "-")
 
-    def chased(row: Row | None) -> tuple[Cell, ...]:
+    def chased(size: int, name: str) -> Cell:
+        row = by_size.get(("latency", size))
         if row is None or not _is_verified(row):
-            return _marked_cell(run, row, "-"), *(Cell("") for _ in _SHARES[1:])
-        shares = (intervals.quantile(rates.finest_seconds(row), share) for _, share in _SHARES)
-        return tuple(_marked_cell(run, row, units.number(value / 1e-9)) for value in shares)
+            return _first(name, _marked_cell(run, row, "-"))
+        value = intervals.quantile(rates.finest_seconds(row), _SHARES[name])
+        return _marked_cell(run, row, units.number(value / 1e-9))
 
-    lines = {"bandwidth": read, "latency": chased}
-    return Sheet(
+    kinds = {kind for kind, _ in by_size}
+    return table(
+        sorted({size for _, size in by_size}),
+        {"set": units.size},
+        {"GB/s": read} if "bandwidth" in kinds else {},
+        {f"ns, {name}": partial(chased, name=name) for name in _SHARES} if "latency" in kinds else {},
         heading=heading(run, device),
         caption="working-set: GB/s of all units reading a set of this size, best batch; "
         "pointer-chase: ns for each load that waits for the one before it",
-        keys=("set",),
-        blocks=tuple(headings[kind] for kind in present),
-        rows=tuple(
-            (Cell(units.size(size)), *(c for kind in present for c in lines[kind](by_size.get((kind, size)))))
-            for size in sorted({size for _, size in by_size})
-        ),
     )
 
 
+def _first(name: str, cell: Cell) -> Cell:
+    return cell if name == next(iter(_SHARES)) else Cell("")
+
+
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """A table of GB/s by size and direction, best batch; ``zero-copy`` if mapping moves nothing.
-
-    The best of a column is marked, and a row that is not verified is ``?``.
-    """
-    names = list(dict.fromkeys(row.variant for row in rows))
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
-    best: dict[str, float] = {}
-    for row in rows:
-        if rate := _if_verified(row, rates.byte_rate(row)):
-            best[row.variant] = max(rate.best, best.get(row.variant, 0.0))
+    rated = ((row.variant, rate.best) for row in rows if (rate := _if_verified(row, rates.byte_rate(row))))
+    best = {name: max(each) for name, each in by_key(rated).items()}
 
-    def cell(name: str, size: int) -> Cell:
+    def cell(size: int, name: str) -> Cell:
         row = by_size.get((name, size))
         rate = _if_verified(row, rates.byte_rate(row)) if row else None
         if row is None or rate is None:
@@ -394,35 +352,33 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
             return Cell("zero-copy", style="dim") if moves_nothing else _marked_cell(run, row, "-")
         return replace(_marked_cell(run, row, units.gflops(rate.best)), best=rate.best == best[name])
 
-    directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
-    return Sheet(
+    names = dict.fromkeys(row.variant for row in rows)
+    return table(
+        sorted({size for _, size in by_size}),
+        {"size": units.size},
+        *(
+            {name: partial(cell, name=name) for name in names if name.startswith(direction)}
+            for direction in ("upload", "download")
+        ),
         heading=heading(run, device),
         caption="GB/s between host and device by size, best batch; * the best of its column",
-        keys=("size",),
-        blocks=tuple(block for block in directions if block),
-        rows=tuple(
-            (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
-            for size in sorted({size for _, size in by_size})
-        ),
     )
 
 
 def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """A line for each launch probe: the smallest time, percentiles, and the number of samples."""
+    def time(row: Row, share: float) -> str:
+        return (
+            units.seconds(intervals.quantile(rates.finest_seconds(row), share)) if row.status == "ok" else ""
+        )
 
-    def line(row: Row) -> tuple[Cell, ...]:
-        name = Cell(clean(row.variant))
-        if row.status != "ok":
-            return (name, _marked_cell(run, row, "-"), *[Cell("")] * (len(_SHARES) + 1))
-        samples = rates.finest_seconds(row)
-        shares = [intervals.quantile(samples, share) for _, share in _SHARES]
-        times = (Cell(units.seconds(value)) for value in (min(samples), *shares))
-        return (name, *times, Cell(str(len(samples))))
+    def minimum(row: Row) -> Cell | str:
+        return time(row, 0.0) or _marked_cell(run, row, "-")
 
-    return Sheet(
+    return table(
+        rows,
+        {"launch": lambda row: clean(row.variant)},
+        {"minimum": minimum, **{name: partial(time, share=share) for name, share in _SHARES.items()}},
+        {"samples": lambda row: str(len(rates.finest_seconds(row)) or "")},
         heading=heading(run, device),
         caption="Latency of an empty kernel's launch, as this program sees it",
-        keys=("launch",),
-        blocks=(("minimum", *(name for name, _ in _SHARES)), ("samples",)),
-        rows=tuple(map(line, rows)),
     )

@@ -28,10 +28,9 @@ class Cost(Interval):
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """Seconds of a row's samples for each flop (else each byte, else each launch).
+    """Seconds of a row's samples for each flop (else each byte, else each launch); None without samples.
 
-    The samples are those of `scope`, or of the row's finest scope (kernel, device, host) if it lacks that.
-    The interval is unknown (NaN) below three samples. None unless the row is ok and has samples.
+    The samples are those of `scope`, or of the finest. The interval is NaN below three samples.
     """
     chosen = rates.counted_scope(row, scope)
     times = rates.summary(row, chosen) if chosen else None
@@ -59,10 +58,7 @@ class BaselineSet:
         return self.replicates_of(self.runs)
 
     def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
-        """Split runs into replicates, as `replicates_in` does: sets of rows with every case at most once.
-
-        A row with samples is dropped if an earlier row, of any of the runs, has the same key and seconds.
-        """
+        """Split runs into replicates. Rows with a key and seconds that an earlier row has are dropped."""
         seen: set[tuple[object, ...]] = set()
         replicates = []
         for each in (each for run in runs for each in replicates_in(run, self.header)):
@@ -92,15 +88,11 @@ class BaselineSet:
         return [each for each in self.with_result(key) if not self.difference(each, now, key)]
 
     def costs(self, replicates: Sequence[Replicate], key: RowKey) -> list[Cost]:
-        """The costs of a row in several replicates, without those that have none."""
         every = (cost(each.rows[key], self.rules.scope) for each in replicates)
         return [each for each in every if each is not None]
 
     def difference(self, before: Replicate, now: Replicate, key: RowKey, also: Collection[str] = ()) -> str:
-        """Why the rows of two replicates are not comparable, or "". `also` allows more kinds of differences.
-
-        The answer is always "" if `rules.interleaved`: then both kernels ran on one machine in alternation.
-        """
+        """Why the rows of two replicates are not comparable, or "". `also` allows more differences."""
         if self.rules.interleaved:
             return ""
         across = {*self.rules.across, *also}
@@ -116,10 +108,10 @@ class Replicate:
 
 
 def match_key(of: Row | Case, device: int) -> RowKey:
-    """The key by which a row or case finds its partner in another run. A preset matches whatever its values.
+    """The key by which a row or case finds its partner in another run.
 
-    It has kind, variant, type, problem, and of the parameters only those in `of.given` (the user's; None:
-    all). `device` is a position in the reference header and replaces that of the row or case.
+    Of the parameters it has only those in `of.given`, so a preset matches whatever its values. `device` is a
+    position in the reference header.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
     given = of.parameters if of.given is None else of.given
@@ -130,8 +122,7 @@ def match_key(of: Row | Case, device: int) -> RowKey:
 def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
     """Split a run into replicates: the n-th row of each case goes into the n-th replicate.
 
-    There is one replicate, several if the run repeats its cases (`check --aa`), none without rows. Keys have
-    the positions of the devices in `reference`.
+    Keys have the positions of the devices in `reference`.
     """
     positions = device_map(reference, run.header)
     replicates: list[dict[RowKey, Row]] = []
@@ -148,8 +139,7 @@ def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
 def device_map(reference: Header, header: Header) -> tuple[int, ...]:
     """For each device of a header, the position of the same device in a reference header.
 
-    The same device has equal platform and name (`exact_positions`). Others get unused positions in order, so
-    that their rows are paired and refused as not comparable. The rest get positions beyond the reference's.
+    Others get unused positions in order, so that their rows are paired and refused as not comparable.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     rest = iter([index for index in range(count + len(positions)) if index not in positions])
@@ -159,7 +149,7 @@ def device_map(reference: Header, header: Header) -> tuple[int, ...]:
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
     """For each wanted device, the position of an unused device with equal platform and name, or None.
 
-    Devices with the same known chip (a hardware id) match first, then the others in order.
+    Devices with the same known chip match first.
     """
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
@@ -177,10 +167,7 @@ Fact = tuple[Kind | None, str, str, str]
 
 
 def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str]) -> tuple[Kind, str] | None:
-    """The first difference between two devices that `across` does not allow: its kind and a message.
-
-    None if there is no such difference.
-    """
+    """The first difference between two devices that `across` does not allow: its kind and a message."""
     differences = _differences(_device_facts(old, new), across)
     return next(((kind, reason) for kind, reason in differences if kind is not None), None)
 
@@ -190,8 +177,7 @@ def difference(
 ) -> str:
     """The first difference that makes two rows with one key not comparable, and a remedy; "" without any.
 
-    `across` has the kinds of differences to ignore, but some (such as other operands) always count. `scope`
-    is the timing scope to compare. None, or a scope that a row lacks, means the row's finest.
+    `across` has the kinds of differences to ignore. `scope` is the timing scope, None or lacking the finest.
     """
     kind, reason = next(_differences(_facts(old, new, scope), across), (None, ""))
     if kind is None:
@@ -208,7 +194,6 @@ def is_other_device(old: tuple[Run, Row], new: tuple[Run, Row], scope: str | Non
 
 
 def _differences(facts: Iterable[Fact], across: Collection[str]) -> Iterator[tuple[Kind | None, str]]:
-    """The kind and a message of each difference that `across` does not allow."""
     for kind, name, before, after in facts:
         if before != after and kind not in across:
             yield kind, f"{name}: {clean(after) or 'none'}, not {clean(before) or 'none'}"
@@ -222,11 +207,6 @@ def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
 
 
 def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) -> Iterable[Fact]:
-    """Yield each property that must be equal for two rows to be comparable, with its old and new value.
-
-    Equal values are yielded too. Properties are device and driver (of the host: processor and BLAS), kernel
-    source unless only presets differ, `--cold`, the way of passing operands, operand files and scope.
-    """
     (then, before), (now, after) = base, latest
     old, new = then.device(before), now.device(after)
     hosts = then.header.host, now.header.host
@@ -260,8 +240,7 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
 def only_preset_differs(before: Row, after: Row) -> bool:
     """Whether two rows used the kernel source of this gemmbench version, each with other parameters.
 
-    The hash in a row covers source and parameters, so it is computed again for each row's parameters. False
-    if a hash differs, the parameters are equal, or this version does not know the variant or a parameter.
+    The hash in a row covers source and parameters, so it is computed again for each row's parameters.
     """
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False

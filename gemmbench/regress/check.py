@@ -78,7 +78,6 @@ class Job:
         return Run(self.header, tuple(self.rows), str(self.file.path) if self.file else "")
 
     def open_file(self) -> None:
-        """Create the file that rows are saved in, if any; `RunFileError` if that cannot be done."""
         if self.options.save:
             self.file = RunFile.create(self.options.save, self.header, self.options.force)
 
@@ -94,8 +93,7 @@ def prepared(
 ) -> Iterator[Job]:
     """Plan a baseline's cases and start the measuring process, which ends with the context. Yield the job.
 
-    Nothing is measured yet. With `--against` (new kernels alternate with old ones) the time limit doubles.
-    Each old version is started once, so that its errors appear now. Raises `UsageError` if a device or kernel
+    Old versions are started once, so that their errors appear now. Raises `UsageError` if a device or kernel
     is missing, no row can be measured again, or an old version does not start.
     """
     against, policy = options.against, options.policy_of(baseline.header.policy)
@@ -128,10 +126,9 @@ def prepared(
 
 
 def follow(job: Job, listen: Listen) -> CheckOutcome:
-    """Run a check, or with `--aa` only measure every case several times. Pass each event to `listen`.
+    """Run a check, or with `--aa` measure every case several times. Pass each event to `listen`.
 
-    Ctrl-C or a write error ends it early. The outcome notes that, and holds all rows so far. Its comparison
-    is None then, and with `--aa`. The file is closed in any case.
+    Ctrl-C or a write error ends it early. The outcome notes that, and holds all rows so far.
     """
     outcome = CheckOutcome(job.run)
     times = job.options.aa
@@ -169,9 +166,8 @@ def repeat(job: Job, times: int) -> Generator[Event, None, None]:
 def check(job: Job) -> Generator[Event, None, Comparison]:
     """Measure every case once, suspicious rows again, and return the comparison. Yields progress events.
 
-    A suspicious row may be slower, or was over its time budget. All its measurements decide. If it or its
-    control row fails then, that row is "broken". Raises `RunFileError` if a row cannot be written; the rows
-    before it are safe.
+    If a suspicious row or its control fails then, that row is "broken". Raises `RunFileError` if a row cannot
+    be written.
     """
     yield from once(job)
     baseline, cases = job.baseline, _cases(job)
@@ -210,10 +206,7 @@ class Candidate:
         return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
 
     def pooled(self, rules: Rules, start: int | None = None) -> ComparedRow | None:
-        """Judge the interleaved batches of all measurements, or only of the further ones from `start`.
-
-        None without any. The line has the first row with a result.
-        """
+        """Judge the interleaved batches of all measurements, or only of the further ones from `start`."""
         further = [row for row, _ in self.rows[start:]]
         rows = [self.line.row, *further] if start is None else further
         usable = [row for row in rows if cost(row, rules.scope)]
@@ -232,7 +225,6 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
-    """The cases that the job measures, by the key of their row in the baseline. Skipped ones are excluded."""
     positions = baselines.device_map(job.baseline.header, job.header)
     return {
         baselines.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
@@ -244,9 +236,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
     """Choose a row that shows whether the machine, not the suspect's kernel, is slower; None if none fits.
 
-    It is another GEMM row with a ratio on the same device; all CPU devices and the host count as one.
-    Libraries come first, then rows that are not slower, and at most 1.5 times as fast, the suspect's own
-    problem before others. Other kernels may only be the control of a library.
+    All CPU devices and the host count as one device. Libraries come first, then steady rows.
     """
 
     def home(line: ComparedRow) -> int:
@@ -270,12 +260,7 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
 def _alternate(
     job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure interleaved candidates again, round after round, each in new processes. Yields events.
-
-    A row that is slower or faster is measured two to four times more, which alone must confirm it. A row that
-    cannot be judged is measured until the patience of the command is used up. After a failure, the candidate
-    is not measured again.
-    """
+    """Measure interleaved candidates again, each round in new processes, until pairs confirm a change."""
     rules, end_s = job.baseline.rules, job.clock() + job.patience_s
 
     def is_open(each: Candidate) -> bool:
@@ -301,12 +286,7 @@ def _alternate(
 def _remeasure(
     job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure candidates again in two rounds, each in a new process, with their control before and after.
-
-    Neighbours with the same control share one measurement of it. Each row, and how much longer its slower
-    control took, are added to the candidate. After a failure, the candidate is not measured again. Yields
-    events.
-    """
+    """Measure candidates again in two rounds, each in a new process, with their control before and after."""
     yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
         job.worker.stop()
@@ -326,17 +306,13 @@ def _remeasure(
 
 
 def _change(ratio: float) -> float:
-    """How many times larger or smaller a time is."""
     return max(ratio, 1 / ratio)
 
 
 def _slowdown(
     job: Job, candidate: Candidate, control: ComparedRow, case: Case
 ) -> Generator[Event, None, float]:
-    """Measure a control, and return its time relative to the baseline; 1 without a time.
-
-    Yields progress events. A failed row is added to the candidate's `failed`.
-    """
+    """Measure a control, and return its time relative to the baseline; 1 without a time."""
     row = yield from job.measure(case)
     if row.status in FAILED:
         candidate.failed[control.key] = row
@@ -347,12 +323,8 @@ def _slowdown(
 def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
-    Times are first divided by the slowdown of the control. The limit is 1.5 times, or the user's threshold.
-    Measurements whose control changed by more than 1.5 times do not count. Without other further ones, or if
-    other programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead, and
-    further ones alone must confirm that the row is slower or faster. If no further measurement gave a time,
-    the row is broken if the last one was not ok. Otherwise, or without comparable baseline times, the line
-    stays as it was.
+    Times are first divided by the slowdown of the control. Interleaved pairs are pooled instead, and further
+    ones alone must confirm.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
@@ -395,16 +367,11 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
 
 
 def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
-    """The line with the verdict "broken" because of a row that was measured again."""
     reason = f"measured again: {verdicts.outcome(row)}"
     return replace(line, row=row, verdict="broken", reason=reason, ratio=None)
 
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Yield a warning if a control took over 10 % longer, and one if all old and new kernels are equal.
-
-    The remarks of the first comparison follow.
-    """
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         is_usable = slowest.slowdown <= _CONTROL_LIMIT
@@ -421,10 +388,6 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def _rows_to_measure(baseline: BaselineSet) -> list[Row]:
-    """The baseline's rows that were ok, one for each key, with device positions of its first run.
-
-    With `--against`, these are only rows of kernels that have an old version.
-    """
     rules = baseline.rules
     return [
         replace(row, device=key[1])
@@ -438,9 +401,8 @@ def _selected_devices(
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and their positions there by position in the baseline.
 
-    They match by platform and name. Missing ones are replaced, in order, by other devices of `selector`, if
-    given, else omitted. For a baseline of host rows: `select`'s devices and {}. Raises `UsageError` if no
-    device is here, or (unless interleaved) one differs beyond `--across`.
+    Missing ones are replaced, in order, by other devices of `selector`, if given, else omitted. Raises
+    `UsageError` if no device is here, or one differs beyond `--across`.
     """
     base_devices = baseline.header.devices
     used = sorted({key[1] for key in baseline.rows if HOST < key[1] < len(base_devices)})
@@ -484,7 +446,6 @@ class AAReport:
         return f"<AAReport: {counted(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
 
     def _repr_html_(self) -> str:
-        """The table of ``check --aa``, for a notebook."""
         return html(aa_sheets(self))
 
     @property
@@ -497,9 +458,7 @@ class AAReport:
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
     """Report how much the times of each row differ between measurements of unchanged code, over all runs.
 
-    It is the largest difference between any two measurements, by medians or by minima, as a fraction. With
-    these runs as baselines, a comparison widens the row's interval by it. Rows with fewer than two times are
-    omitted.
+    It is the largest difference between any two measurements, as a fraction. Rows with one time are omitted.
     """
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
@@ -513,10 +472,7 @@ def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
 
 
 def aa_sheets(report: AAReport) -> list[Sheet]:
-    """Make a table of rows for each device, the host last, and a sheet with one sentence about all rows.
-
-    It says how much 95 % of them differ at most and what that means, or that no row was measured twice.
-    """
+    """A table of rows for each device, the host last, and a sheet with one sentence about all rows."""
     groups = by_key((row.row.device, row) for row in report.rows)
     typed = len({row.row.dtype for row in report.rows}) > 1
 

@@ -117,7 +117,6 @@ class ComparedRow:
 
     @property
     def is_inconclusive(self) -> bool:
-        """Whether the row may be slower."""
         return self.is_possibly_slower or self.verdict == "cannot tell"
 
     @property
@@ -161,8 +160,7 @@ class Comparison:
     def compared(self) -> int:
         """The number of lines with a ratio of times or the verdict "broken".
 
-        0 if all of these are rows of the host, and a device's row is "missing" or "not comparable". An
-        unchanged host BLAS says nothing about any kernel.
+        0 if these are rows of the host alone, and a device's row is lost.
         """
         stated = [line for line in self.lines if line.ratio is not None or line.verdict == "broken"]
         hosts = all(line.key[1] == HOST for line in stated)
@@ -170,7 +168,6 @@ class Comparison:
 
     @property
     def lost(self) -> int:
-        """The number of lines with a time in the baseline that was compared with nothing."""
         return sum(line.lost for line in self.lines)
 
 
@@ -180,11 +177,7 @@ def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = Non
 
 
 def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
-    """Pair the rows of baseline and new runs by key and judge each alone, without the rule of `concluded`.
-
-    `left_out` counts the keys that cannot be compared, by reason. Remarks report unused thresholds, changed
-    presets and, unless interleaved, environment variables that differ between the first runs.
-    """
+    """Pair the rows of baseline and new runs by key and judge each alone, without the rule of `concluded`."""
     baseline = BaselineSet(tuple(bases), rules)
     replicates = baseline.replicates_of(news)
     left_out: Counter[str] = Counter()
@@ -209,7 +202,6 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
 
 
 def _environments(before: Run, now: Run) -> list[str]:
-    """A remark for each recorded environment variable that differs between two runs, sorted by name."""
     old, new = before.header.host.environment, now.header.host.environment
     return [
         f"{clean(name)} was {clean(old.get(name, 'not set'))} in the baseline, and is "
@@ -222,11 +214,8 @@ def _environments(before: Run, now: Run) -> list[str]:
 def concluded(comparison: Comparison) -> Comparison:
     """Return the comparison with the rule for the whole run applied, unless interleaved.
 
-    Each row's ratio is the smaller one, of medians or of minima, or 1 if the row is not above its threshold.
-    The limit is 1.5, or 1 plus the general threshold if that is more. If the median of all ratios exceeds
-    it, every row above it becomes "slower", and a first remark reports this. A last remark reports that no
-    row has more than one baseline run, or that the baselines differ too much. Changed resources fail last
-    (also if interleaved), so that such rows count with their ratio.
+    If the median of all ratios exceeds 1.5 (or the general threshold), every row above it is "slower".
+    Changed resources fail last, so that such rows count with their ratio.
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     if rules.interleaved:
@@ -256,10 +245,7 @@ def _counted_ratio(line: ComparedRow) -> float:
 
 
 def why_unfit(spreads: Sequence[float]) -> str:
-    """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or "".
-
-    It is "" if half of the rows differ by no more than the change at which a row fails.
-    """
+    """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or ""."""
     typical = median(spreads or [0.0])
     if typical <= ROW_LIMIT - 1:
         return ""
@@ -270,12 +256,7 @@ def why_unfit(spreads: Sequence[float]) -> str:
 
 
 def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> ComparedRow | str:
-    """The line of one key with its verdict, or as text why it has none.
-
-    "broken": a new row failed, and the baseline was ok (or was not wrong, and the new row is). "missing": ok
-    in the baseline, without a new row. "new": only the new row is ok. `_not_run` and `_compared` judge the
-    rest. A key has no line without a time, with cached new times, or (interleaved) without an old kernel.
-    """
+    """The line of one key with its verdict, or as text why it has none."""
     olds = [each for each in baseline.replicates if key in each.rows]
     statuses = {each.rows[key].status for each in olds}
     was_ok = "ok" in statuses
@@ -305,12 +286,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 
 
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
-    """The line of a row that was ok in the baseline, and is skipped or not supported now: "missing".
-
-    A row over its time budget states the time that it needs, with transfers. Nobody can tell unless this
-    exceeds the baseline's by more than the limit at which a row fails. Then it is "possibly slower", or
-    "slower" if the user gave the threshold, or "missing" if interleaved.
-    """
+    """The line of a row that was ok and did not run now: "missing", or judged by its predicted time."""
     row, rules = line.row, baseline.rules
     olds = baseline.comparable(line.key, now)
     costs = [before for each in olds if (before := cost(each.rows[line.key], "host"))]
@@ -326,15 +302,11 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
 
 
 def _limit(run: Run, row: Row) -> float:
-    """How many times as long a row takes that fails without a given threshold."""
     return CPU_LIMIT if is_on_cpu(run, row) else ROW_LIMIT
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """Add changed registers, spills and local memory to a line, from the first ok row of `news`.
-
-    A line without a comparable baseline row (source, `--cold` and memory may differ) stays the same.
-    """
+    """Add changed registers, spills and local memory to a line, from the first ok row of `news`."""
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
     olds = baseline.with_result(line.key)
@@ -367,7 +339,6 @@ def _of_two_devices(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
 
 
 def _with_resource_verdicts(rules: Rules, lines: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
-    """Lines with changed resources as "resources changed" if these fail, unless the line fails already."""
     return tuple(
         replace(line, verdict="resources changed", reason=line.resources)
         if line.resources and "resources" in rules.fail_on and not line.fails
@@ -384,10 +355,7 @@ _RESOURCES = {
 
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
-    """Yield each change of registers, spilled bytes or local memory: ``name: 40 registers, not 32``.
-
-    Kernels match by name. Kernels of one row only and values that are not reported are skipped.
-    """
+    """Yield each change of registers, spilled bytes or local memory: ``name: 40 registers, not 32``."""
     olds, news = ({each.kernel: each for each in row.resources} for row in (before, now))
     for kernel in (kernel for kernel in news if kernel in olds):
         for name, unit in _RESOURCES.items():
@@ -397,12 +365,6 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 
 
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """Judge a row that is ok on both sides, from all comparable replicates.
-
-    It is "not comparable" if no new replicate is comparable with the baseline, and "cannot tell" if the check
-    of a probe is suspect. It is "missing" if a side has no time, or interleaved rows have no pairs, by which
-    they are judged. Otherwise `judge` decides, with a limit of 1.5 times the time, or 2 on a CPU.
-    """
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
     if first is None:
@@ -462,10 +424,7 @@ def any_uncertain(rows: Sequence[tuple[Run, Row]]) -> bool:
 
 
 def disturbance(rows: Sequence[tuple[Run, Row]]) -> str:
-    """Why a change of rows on a CPU is probably that of other programs, or "": control bursts over 5 % apart.
-
-    A control burst is a short run of a fixed kernel before and after a row.
-    """
+    """Why a change of rows on a CPU is probably that of other programs, or ""."""
     bursts = [seconds for _, row in rows if row.conditions for seconds in row.conditions.control_s]
     is_disturbed = bursts and max(bursts) > (1 + _CONTROL) * min(bursts)
     return f"control bursts differ by more than {percent(_CONTROL)}" if is_disturbed else ""
@@ -490,11 +449,10 @@ def judge(
 ) -> ComparedRow:
     """Give a line of two runs the verdict of its ratio, new time over old. `spread` widens the interval.
 
-    A row that is slower fails if both ratios exceed `limit` (or the given threshold, with `spread`) and
-    nothing raises a doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or
-    do not, and "faster" needs both ratios below 1 / `limit` without a doubt. Their intervals are unknown,
-    because runs differ by more than the samples of each show. A given threshold overrules any other `doubt`.
-    Any earlier reason is replaced.
+    A row that is slower fails if both ratios exceed `limit` (or the given threshold) and nothing raises a
+    doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or do not, and
+    intervals are unknown, because runs differ by more than their samples show. A given threshold overrules
+    any other `doubt`.
     """
     threshold, several = rules.threshold(line.row), line.runs[0] > 1
     is_given = rules.given_threshold(line.row) is not None
@@ -523,8 +481,7 @@ def judge(
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
     """Judge a line by the pooled batches that alternated between new and old kernel; None without any.
 
-    The line also gets both times: their geometric mean is that of the medians, and their ratio is the median
-    ratio of pairs. With fewer than 12 pairs the interval is unknown, and so is the verdict.
+    With fewer than 12 pairs the interval is unknown, and so is the verdict.
     """
     new, old = interleaved_seconds(rows, rules.scope)
     if not new:

@@ -21,7 +21,7 @@ from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, Compar
 from gemmbench.report.notes import marked, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
 from gemmbench.stats.claims import best_of_shapes, faster_device
-from gemmbench.stats.rates import problem_fields, shown_samples, view_scope
+from gemmbench.stats.rates import shown_samples, view_scope
 
 STYLES: dict[Verdict, str] = {
     **dict.fromkeys(FAILING, "bold red"),
@@ -52,9 +52,8 @@ def to_markdown(comparison: Comparison, every: bool = False) -> str:
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """A table of the changed rows for each device, the host last, then a sheet with only notes.
 
-    It has the conclusion first, why rows fail, and at most three remarks: the comparison's last one, on its
-    baselines, is among them, and another may count the rest. With `every`, the tables have all rows with a
-    ratio, and all remarks appear. Without it there is no table if only rows of the host could be compared.
+    The notes are the conclusion, why rows fail, and at most three remarks. With `every`, the tables have all
+    rows with a ratio, and all remarks appear.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
@@ -70,7 +69,6 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _pairs(comparison: Comparison) -> Iterator[Sheet]:
-    """Yield the tables of `two_devices` for the devices that ``--across device`` compares."""
     base, new = comparison.bases[0], comparison.news[0]
     positions = device_map(base.header, new.header) if "device" in comparison.rules.across else ()
     for at, old in enumerate(positions):
@@ -80,10 +78,7 @@ def _pairs(comparison: Comparison) -> Iterator[Sheet]:
 
 
 def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = None) -> Iterator[Sheet]:
-    """Yield a table of the shapes that two devices, as run and position, ran: the fastest rows and the ratio.
-
-    If the calls of a program were counted, a note says which device runs it faster.
-    """
+    """Yield a table of the shapes that two devices, as run and position, ran, with the ratio."""
     sides, scope = (old, new), scope or view_scope(old[0], new[0])
     best = [best_of_shapes(run.rows, run, device, scope) for run, device in sides]
     shared = [key for key in best[0] if key in best[1]]
@@ -95,7 +90,6 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
     names = [f"{each[0]}, {each[1]}" if facts[0][0] == facts[1][0] else each[0] for each in facts]
 
     def cells(key: tuple[str, Problem]) -> Iterator[Cell]:
-        """The cells of a shape: its name, type and two times, each with its kernel; the ratio."""
         pairs = [each[key] for each in best]
         yield from (Cell(where(pairs[1][0])), Cell(key[0]))
         for (run, _), (row, rate) in zip(sides, pairs, strict=True):
@@ -119,11 +113,6 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
-    """Build the table of a device: its changed rows with a ratio, the worst first. Notes sum up the others.
-
-    It has a column of intervals if they are known. With `every`, unchanged rows are in the table instead, and
-    it has columns for the ratios of minima between runs and for different thresholds.
-    """
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict not in SUMMED_UP)]
     shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
@@ -164,14 +153,12 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
 
 
 def _shown_change(line: ComparedRow) -> str:
-    """The change of a row's time; of another device how many times as fast it is; "" if it is unknown."""
     if line.ratio and line.verdict == ELSEWHERE:
         return f"{units.number(1 / line.ratio.median)} x"
     return change(line.ratio.median) if line.ratio else ""
 
 
 def _size(line: ComparedRow) -> float:
-    """How much a row's time has changed, up or down, as a fraction."""
     return abs(line.ratio.median - 1) if line.ratio else 0.0
 
 
@@ -180,11 +167,6 @@ def _is_typed(comparison: Comparison) -> bool:
 
 
 def _labels(comparison: Comparison) -> tuple[str, str]:
-    """The headings of the two columns of times: "old" and "new" if interleaved, else the runs' file names.
-
-    Several runs are counted (``3 baselines``). If a name is empty, over 16 letters, or equal to the other,
-    the headings are "baseline" and "new".
-    """
     if comparison.rules.interleaved:
         return "old", "new"
     sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
@@ -208,7 +190,6 @@ def _summed_up(lines: Sequence[ComparedRow], are_more: bool, typed: bool) -> Ite
 
 
 def _words(line: ComparedRow) -> str:
-    """The verdict as a reader sees it: ``slower``, ``within 10 %``."""
     return _within([line]) if line.verdict == "within" else line.verdict
 
 
@@ -220,10 +201,7 @@ def _within(lines: Sequence[ComparedRow]) -> str:
 
 
 def conclusion(comparison: Comparison) -> str:
-    """The number of rows with each verdict: ``1 slower, 35 within 10 %.``
-
-    If rows are too uncertain, it says which slowdown would have been found in each of them.
-    """
+    """The number of rows with each verdict: ``1 slower, 35 within 10 %.``"""
     groups = by_key((line.verdict, line) for line in comparison.lines)
     texts = [
         f"{len(groups[verdict])} {_counted(groups[verdict])}" for verdict in VERDICTS if verdict in groups
@@ -232,7 +210,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _counted(lines: Sequence[ComparedRow]) -> str:
-    """The common verdict of rows in words."""
+    """The common verdict of rows, and the slowdown that would have been found if they are too uncertain."""
     if lines[0].verdict == "within":
         return _within(lines)
     smallest = [line.smallest_slowdown for line in lines]
@@ -248,11 +226,7 @@ def _would_find(slowdown: float) -> str:
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
-    """Notes why rows fail, and other notes: one for each reason, the most frequent first.
-
-    The remarks of the comparison follow. More than three rows are only counted, unless `every`. With `every`,
-    the rows without a line are counted by reason too.
-    """
+    """Notes why rows fail, and other notes: one for each reason, the most frequent first."""
     interleaved = comparison.rules.interleaved
     reasons = {
         "missing": "not in the new run",
@@ -327,11 +301,7 @@ def row_name(row: Row, typed: bool = True) -> str:
 
 
 def sentence(line: ComparedRow) -> str:
-    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``.
-
-    A reason, the smallest slowdown that would be found, and changed resources follow. Without a ratio:
-    verdict and reason, or what the verdict means.
-    """
+    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
     smallest = line.smallest_slowdown
@@ -343,7 +313,7 @@ def sentence(line: ComparedRow) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """A comparison as the text of a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
+    """A comparison as a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
     whole = {
         "bases": [run.path for run in comparison.bases],
         "news": [run.path for run in comparison.news],
@@ -358,14 +328,18 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _flat(line: ComparedRow) -> dict[str, object]:
-    """The identity, problem, verdict, ratio and times of one row for JSON. Unknown values are None."""
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
         **{field: getattr(row, field) for field in identity},
         "parameters": exported(row.parameters),
         "device": line.device,
-        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
+        **{field: getattr(row.problem, field, None) for field in ("m", "n", "k")},
+        **{
+            field: bool(getattr(row.problem, field)) if row.problem else None
+            for field in ("trans_a", "trans_b")
+        },
+        **{field: getattr(row.problem, field, None) for field in ("alpha", "beta")},
         **{field: getattr(line, field) for field in ("verdict", "reason", "resources")},
         "threshold": line.threshold or None,
         "ratio": ratio.median if ratio else None,
@@ -387,9 +361,8 @@ def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) ->
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """GitHub workflow commands: errors for failing rows, warnings for uncertain and missing rows, a notice.
 
-    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. A row that
-    nobody can judge never does. GitHub shows ten of each level for a step, so the tenth counts the rest. The
-    notice is the conclusion.
+    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. GitHub shows
+    ten of each level, so the tenth counts the rest.
     """
     errors = _failing_lines(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if line not in errors]
@@ -402,7 +375,6 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
 
 def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
-    """Workflow commands of one level for these rows, at most ten."""
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
     commands = [_command(level, f"gemmbench: {row_name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
@@ -422,8 +394,7 @@ def to_junit(
 ) -> str:
     """A JUnit report as XML text, with a test for each row. `strict` and `missing_fails` as for `to_github`.
 
-    The suite is named after the `command`. A class is a device, without dots, which would separate packages.
-    Failing rows are failures. Rows with a result that is not slower pass, all others are skipped.
+    A class is a device, without dots, which would separate packages.
     """
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite

@@ -45,10 +45,9 @@ _ABOVE_PEAK = 1.005  # of the measured peak: shown as 101 %
 
 
 def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """A note for each status and reason of rows that are not ok, the worst status first; at most eight notes.
+    """A note for each status and reason of rows that are not ok, the worst first; at most eight notes.
 
-    `rows` are all rows of the table, and `where` gives a row's place in it. `each` is the word for all places
-    together, as in "every size". An eighth note may count the rest.
+    `rows` are all rows of the table, `where` gives a row's place in it, and `each` is the word for a place.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -67,8 +66,7 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
 def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list[Note]:
     """What the mark ``~`` means, the widest range of a rate, and what to do, if a row has it.
 
-    Also the share of quiet batches below 90 %. The scopes are those of the table, by default each row's
-    finest.
+    Also the share of quiet batches below 90 %. `scopes` are those of the table.
     """
     rows = [row for row in rows if row.status == "ok"]
     share = rates.quiet_share(rows)
@@ -133,11 +131,9 @@ def is_shown(run: Run, rows: Iterable[Row]) -> bool:
 
 
 def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str, *scopes: str) -> list[Note]:
-    """Notes on rows, each with their places: one for each bad status, suspect checks, no verification.
+    """Notes on rows that are not ok, doubtful, uncertain or over budget, and on the driver, with places.
 
-    Different reasons of a status become a hint at -v. Further notes are on uncertain rows, shares above the
-    peak, a missing kernel clock, rows over budget and the driver's warnings. `scopes` are the table's. Other
-    arguments are as of `failures_by_reason`.
+    `scopes` are the table's. Other arguments are as of `failures_by_reason`.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -170,7 +166,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str,
 
 
 def _above_peak(run: Run, rows: Iterable[Row], scope: str = "kernel") -> list[Note]:
-    """The explanation of shares of the peak that are known to be above 100 %, if a table shows any."""
+    """The explanation of shares that are known to be above 100 %, if a table shows any."""
     for row in rows:
         known, top = claims.evidence(run, row, scope), rates.peak_of_row(run, row)
         if known and top and known.low >= _ABOVE_PEAK * top.rate:
@@ -204,7 +200,7 @@ def faster_hosts(run: Run, rows: Iterable[Row], where: Where, each: str = "size"
 
 
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
-    """List where the first three kernels of these rows appear, and count the other kernels."""
+    """Where the first three kernels of these rows appear; other kernels are counted."""
     names = list(dict.fromkeys(row.title for row in rows))
     text = places([row for row in rows if row.title in names[:_FEW_NAMES]], where, every, each)
     return text + (f"; {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else "")
@@ -252,8 +248,8 @@ def noise(row: Row) -> Cell:
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
     """List kernels and where they appear: ``naive at 1024, 2048; tiled at 2048``; for probes only where.
 
-    `every` is the number of all places, or 0 if unknown. A kernel at all of them is ``at every size``, where
-    `each` is the word ``size``.
+    `every` is the number of all places, or 0 if unknown. All of them are ``every size``, with the word
+    `each`.
     """
     if all(row.kind != "gemm" for row in rows):
         # "float, width 2" and "float, width 4" are "float, width 2, 4"
@@ -270,7 +266,7 @@ def _at(labels: Sequence[str], every: int, each: str) -> str:
 
 
 def _counted(names: Sequence[str]) -> list[str]:
-    """The names of kernels. More than three combinations of one kernel become a count."""
+    """The names of kernels. More than three combinations of a kernel become a count."""
     kernels = by_key((name.partition(" ")[0], name) for name in names)
     parts = []
     for kernel, several in kernels.items():
@@ -279,7 +275,6 @@ def _counted(names: Sequence[str]) -> list[str]:
 
 
 def _limited(notes: list[Note], more: str) -> list[Note]:
-    """The first notes, at most eight, where the last counts the rest in the words of `more`."""
     if len(notes) <= _MOST:
         return notes
     return [*notes[: _MOST - 1], Note("", f"... and {len(notes) - _MOST + 1} {more}", "dim")]

@@ -23,17 +23,12 @@ _COLUMNS = len("⠋ 1000/1000 10:00:00 ")  # of the others, at most
 
 
 class Progress:
-    """A progress bar, and above it a line for each measured rate. Both need an interactive terminal.
+    """A progress bar, and above it a line for each measured rate, on an interactive terminal.
 
-    The bar shows cases done, time left and the running case. With `verbose` of 1 or more, there is a longer
-    line for each finished row instead, on any stderr.
+    With `verbose` there is a longer line for each finished row instead, on any stderr.
     """
 
     def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
-        """Create a progress bar on a console, which starts with the context. A `quiet` one shows nothing.
-
-        There is no bar unless the console is an interactive terminal.
-        """
         self._console = console
         self._lines = verbose > 0 and not quiet
         self._label = ""
@@ -51,11 +46,7 @@ class Progress:
             )
 
     def handle(self, event: Event) -> None:
-        """Show an event of a session. `Planned` restarts the bar with another number of cases.
-
-        A finished case advances it if it was planned and measured now, and then its figure is printed, except
-        for a tuner's. If verbose, every row is printed.
-        """
+        """Show an event of a session. `Planned` restarts the bar with another number of cases."""
         if isinstance(event, Planned) and self._bar:
             if self._task is not None:
                 self._bar.remove_task(self._task)
@@ -77,7 +68,7 @@ class Progress:
                 self._console.print(Text(brief_line(row)), soft_wrap=True)
 
     def _fitted(self, text: str) -> str:
-        """A text cut to the room next to the other columns: first the stage and remarks, then whole words."""
+        """Cut a text to the room next to the other columns: stage and remarks first, then words."""
         room = self._console.width - _COLUMNS - (_BAR + 1 if self._console.width >= _WIDE else 0)
         for end in (": ", " "):
             while cell_len(text) > room and end in text:
@@ -99,11 +90,7 @@ class Progress:
 
 
 def line(row: Row) -> str:
-    """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``.
-
-    A tuner's row has phase and parameters too. Instead of the rate stand status and reason if the row is not
-    ok, and the median time if it has no rate.
-    """
+    """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
     label = row_label(row)
     if row.phase:  # a tuner's rows differ in their parameters
         label = f"{label} {row.phase} ({listed(row.parameters)})"
@@ -114,10 +101,7 @@ def line(row: Row) -> str:
 
 
 def brief_line(row: Row) -> str:
-    """A measured row in a few words: ``naive 64: 9.97 GFLOPS``, ``flops int width 4: ~88.0 GIOPS, suspect``.
-
-    The type is omitted if it is float. ``~`` marks a wide interval: other rows are not known yet.
-    """
+    """A measured row in few words: ``naive 64: 9.97 GFLOPS``, ``flops int width 4: ~88.0 GIOPS, suspect``."""
     label = row_label(row)
     if row.problem:
         dtype = "" if row.dtype == "float" else row.dtype
@@ -149,10 +133,9 @@ def row_label(row: Row) -> str:
 
 
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
-    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``.
+    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``, or why it failed.
 
-    A GEMM uses the given scope or the next wider one that was measured, a probe its finest and the best
-    batch. Per cent of peak and doubts follow. Rows that are not ok have status and reason instead.
+    A GEMM's is in the scope or the next wider one, a probe's in its finest scope, of the best batch.
     """
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":
@@ -171,10 +154,7 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
 
 
 def _rate(row: Row, scope: str) -> str:
-    """A row's rate with its unit, or "" without one: the median of a GEMM, the best batch of a probe.
-
-    The rate of a probe that moves bytes is in bytes per second, in its finest scope.
-    """
+    """A row's rate with its unit, or "": the median of a GEMM, the best batch of a probe."""
     if (moved := rates.byte_rate(row)) is not None:
         return f"{units.gflops(moved.best)} GB/s"
     if (reached := rates.rate(row, scope)) is None:

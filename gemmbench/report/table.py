@@ -6,10 +6,10 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, TypeVar, cast
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -21,6 +21,8 @@ from gemmbench.model.device import HOST, driver_name
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
+
+_Line = TypeVar("_Line")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Cell:
     @property
     def plain(self) -> str:
         return ("*" if self.best else "") + self.text
+
+
+NOTHING = Cell("-", style="dim")
+Shown = Cell | str | None  # a cell, a plain text, or None for ``-``
+Columns = Mapping[str, Callable[[_Line], Shown]]  # functions of a line by heading
 
 
 @dataclass(frozen=True)
@@ -65,14 +72,13 @@ class Sheet:
     blocks: tuple[tuple[str, ...], ...] = ()  # column headings that belong together
     rows: tuple[tuple[Cell, ...], ...] = ()
     notes: tuple[Note, ...] = ()
-    left: frozenset[str] = field(default=frozenset())
+    left: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (*self.keys, *(name for block in self.blocks for name in block))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield heading, caption, tables and notes for rich to print."""
         width = options.max_width
         if self.heading:
             yield hanging(console, ", ".join(self.heading), width, "bold")
@@ -88,11 +94,7 @@ class Sheet:
             yield hanging(console, note.line, width, note.style)
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
-        """Yield the table as one or several rich tables that fit the width in characters.
-
-        Each has key columns, and as many other columns as fit. Further tables have only the first key columns
-        that tell all rows apart. The first column wraps at half the width.
-        """
+        """Yield tables that fit the width, further ones with as few key columns as tell rows apart."""
         texts = ((name, *(row[at].plain for row in self.rows)) for at, name in enumerate(self.columns))
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
@@ -118,8 +120,34 @@ class Sheet:
             yield table
 
     def _differ(self, count: int) -> bool:
-        """Whether the first `count` columns tell all rows apart."""
         return len({tuple(cell.text for cell in row[:count]) for row in self.rows}) == len(self.rows)
+
+
+def table(
+    lines: Iterable[_Line], keys: Columns[_Line], *blocks: Columns[_Line], heading: Sequence[str] = (),
+    caption: str = "", notes: Iterable[Note] = (), left: Iterable[str] = (),
+) -> Sheet:  # fmt: skip
+    """A table with a row for each line. `keys` identify the line. Blocks without columns are omitted."""
+    blocks = tuple(filter(None, blocks))
+    functions = [function for columns in (keys, *blocks) for function in columns.values()]
+    rows = tuple(tuple(_cell(function(line)) for function in functions) for line in lines)
+    names = tuple(map(tuple, blocks))
+    return Sheet(tuple(heading), caption, tuple(keys), names, rows, tuple(notes), frozenset(left))
+
+
+def format_known(value: float | None, text: Callable[[float], str]) -> str | None:
+    """The text of a value, or None if it is unknown."""
+    return None if value is None else text(value)
+
+
+def filled(lines: Sequence[_Line], columns: Columns[_Line]) -> Columns[_Line]:
+    """The columns that are not empty in all of these lines."""
+    empty = None, "", NOTHING
+    return {name: cell for name, cell in columns.items() if any(cell(line) not in empty for line in lines)}
+
+
+def _cell(shown: Shown) -> Cell:
+    return Cell(shown) if isinstance(shown, str) else shown or NOTHING
 
 
 class _Trimmed:
@@ -146,10 +174,7 @@ class _Console(Console):
 
 
 def stdout(plain: bool = False) -> Console:
-    """Return a console that prints to stdout without interpreting markup.
-
-    Colours appear only on a terminal, and never if `plain`. Blanks at the ends of lines are removed.
-    """
+    """Return a console that prints to stdout without interpreting markup. Files and pipes have no colours."""
     file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
     terminal = not plain and sys.stdout is not None and sys.stdout.isatty()
     return _Console(file=file, force_terminal=terminal, highlight=False, markup=False, emoji=False)
@@ -175,10 +200,9 @@ def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
 def _split_columns(
     widths: Sequence[int], blocks: Sequence[int], keys: tuple[int, int], width: int
 ) -> list[list[int]]:
-    """Divide columns among tables so that each table fits the width, blocks of columns undivided if they fit.
+    """Divide columns among tables that fit a width in characters, keeping blocks (of these lengths) whole.
 
-    Returns the column numbers of each table, without key columns. `widths` and `width` are in characters.
-    `blocks` are numbers of columns, `keys` those of key columns in the first table and in further ones.
+    Returns column numbers, without key columns. `keys` counts those of the first table and of further ones.
     """
     tables: list[list[int]] = [[]]
     used, start = (sum(widths[:count]) + count - 1 for count in keys)
@@ -222,9 +246,6 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     return (*pieces, *peaks)
 
 
-NOTHING = Cell("-", style="dim")
-
-
 @dataclass(frozen=True)
 class Entry:
     """The description of a kernel or a probe."""
@@ -237,10 +258,7 @@ class Entry:
 
 
 def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[RenderableType]:
-    """List the entries by family, one line each. `families` maps each family to its heading, in order.
-
-    Entries of a family keep their order. Those of other families are omitted.
-    """
+    """List the entries by family, one line each. `families` maps each family to its heading, in order."""
     parts: list[RenderableType] = []
     width = max((len(entry.name) for entry in entries), default=0) + 2
     for family, head in families.items():
@@ -284,8 +302,6 @@ def html(sheets: Iterable[Sheet]) -> str:
 
 
 def _sheet_html(sheet: Sheet) -> str:
-    """One table as HTML: heading, caption, rows, and notes as a list."""
-
     def cell(name: str, cell: Cell, tag: str = "td") -> str:
         side = "left" if name in (sheet.columns[0], *sheet.left) else "right"
         text = escape(cell.plain)
@@ -308,7 +324,6 @@ def markdown(sheets: Iterable[Sheet]) -> str:
 
 
 def _sheet_markdown(sheet: Sheet) -> str:
-    """One table in GitHub's markdown: heading, caption, rows, and notes as a list."""
     lines = []
     if sheet.heading:
         lines += [f"**{_escaped(', '.join(sheet.heading))}**", ""]

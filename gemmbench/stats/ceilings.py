@@ -87,11 +87,10 @@ class Ceiling:
 def ceiling(
     device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
 ) -> Ceiling | None:
-    """The theoretical peak of multiply-adds in flop/s; None if it cannot be derived.
+    """The theoretical peak of multiply-adds in flop/s, of NVIDIA's devices; None if it is unknown.
 
-    Only NVIDIA's devices have it, from tables by compute capability and type, times units and clock. `matrix`
-    means the tensor cores instead of the ordinary units. `max_mhz` is the maximum clock that NVML reports, if
-    known. Without it the clock is OpenCL's, which a card may exceed, so `allowed` is 1.25 instead of 1.02.
+    `matrix` means the tensor cores. `max_mhz` is NVML's maximum clock. OpenCL's clock, used without it, may
+    be exceeded by up to 25 %.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
@@ -115,8 +114,8 @@ def upper_bound(
 ) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
-    The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz, or with `matrix` a product
-    of AMX in 16 cycles. Only the type's size and the number of cores matter then. Arguments as for `ceiling`.
+    A CPU's limit is two 512-bit multiply-adds a cycle, or with `matrix` an AMX product in 16, on every core
+    at 7 GHz.
     """
     if device.type != "cpu" or device.compute_units < 1:
         return ceiling(device, dtype, matrix, max_mhz)
@@ -144,10 +143,7 @@ def upper_bound_bytes(device: DeviceFacts) -> Ceiling | None:
 
 
 def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> str:
-    """Why a rate is above the upper bound `top` and its tolerance, or ""; NaN is above. No bound, no reason.
-
-    `shown` formats a rate with its unit.
-    """
+    """Why a rate is above the upper bound `top` and its tolerance, or "". `shown` formats a rate."""
     if top is None or rate <= top.allowed * top.per_second:
         return ""
     limit = shown(top.per_second)
@@ -155,10 +151,7 @@ def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -
 
 
 def group_local_bytes(device: DeviceFacts) -> int:
-    """Bytes of local memory that a work-group can have: what the driver lists, or more.
-
-    NVIDIA's driver lists 48 KiB. From compute capability 8.0 on, it is all of a multiprocessor's but 1 KiB.
-    """
+    """Bytes of local memory that a work-group can have. NVIDIA's driver lists less: 48 KiB."""
     if device.compute_capability < _LARGE_GROUPS:
         return device.local_mem_bytes
     _, kib = _MULTIPROCESSOR.get(device.compute_capability, (0, _LEAST_KIB))
@@ -166,10 +159,9 @@ def group_local_bytes(device: DeviceFacts) -> int:
 
 
 def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
-    """Work-groups with these work-items and bytes of local memory that a compute unit holds at once.
+    """How many work-groups of these work-items and bytes of local memory a compute unit holds at once.
 
-    For NVIDIA devices in the table, it is the smaller of the limits by work-items and by local memory. For
-    others only the local memory of one work-group counts, so it is a lower bound.
+    A lower bound, by local memory alone, for devices that are not in the table.
     """
     if device.compute_capability not in _MULTIPROCESSOR:
         return device.local_mem_bytes // local  # at least: what one group may have

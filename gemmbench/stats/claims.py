@@ -28,15 +28,13 @@ class Evidence(Interval):
     is_certain: bool
 
     def is_above_all(self, others: Iterable[Interval]) -> bool:
-        """Whether it is known to be higher than each of the others."""
         return self.is_certain and all(self.low > other.high for other in others)
 
 
 def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
     """What is known of a row's rate in a scope, or the next wider one; None without a rate.
 
-    The interval of the median grows by the loss of the row's control bursts, because the true rate may be
-    higher by that. With fewer than three samples it has no ends.
+    The control bursts widen the interval. With fewer than three samples it has no ends.
     """
     rate = rates.shown_rate(row, scope) if row else None
     if row is None or rate is None:
@@ -116,10 +114,7 @@ def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
 
 
 def contenders(known: Mapping[_T, Evidence]) -> list[_T]:
-    """Those that no other is known to exceed, by their medians, highest first.
-
-    A single one is the fastest, if it `is_certain`.
-    """
+    """Those that no other is known to exceed, highest median first. A single one may be uncertain."""
     highest_low = max((each.low for each in known.values()), default=0.0)
     left = [key for key, each in known.items() if each.high >= highest_low]
     return sorted(left, key=lambda key: -known[key].median)

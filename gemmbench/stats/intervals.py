@@ -40,10 +40,8 @@ class Interval:
     def finding(self, threshold: float) -> Finding:
         """What a ratio of times, new over old, shows: the only rule by which anything is slower or faster.
 
-        The threshold is a fraction, such as 0.1. A row is slower if its whole interval is above
-        1 + threshold, faster if it is below 1 - threshold, and unchanged if it lies between them. Otherwise,
-        and if the ends are unknown (NaN), it cannot be told. A rate r is compared with a rate s by
-        `s.over(r).finding(...)`, the ratio of their times.
+        A row is slower if its whole interval is above 1 + threshold, faster if below 1 - threshold, unchanged
+        if between. Otherwise, and if the ends are unknown (NaN), it cannot be told.
         """
         if self.is_above(1 + threshold):
             return "slower"
@@ -53,10 +51,7 @@ class Interval:
         return "unchanged" if is_within else "cannot tell"
 
     def smallest_slowdown(self, threshold: float) -> float:
-        """The smallest change, as a fraction, that an interval of this relative width shows to be slower.
-
-        NaN if the ends are unknown.
-        """
+        """The smallest slowdown, as a fraction, that an interval this wide could show. NaN if unknown."""
         return (1 + threshold) * self.median / self.low - 1
 
 
@@ -76,11 +71,9 @@ class Summary(Interval):
 def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
     """Median, minimum and the 95 % interval of the median of samples, which are in the order of time.
 
-    The ends of the interval are order statistics (Hahn and Meeker, Statistical Intervals, 5.2). Below six
-    samples it is their full range. From 20 samples on, n is replaced by the effective sample size n (1 - r) /
-    (1 + r), where r is the lag-1 autocorrelation of the ranks (Bayley and Hammersley, 1946). The interval is
-    at least as wide as `resolution`, the timer's, in the samples' unit.
-
+    The ends are order statistics (Hahn and Meeker, Statistical Intervals, 5.2), or the full range below six
+    samples. From 20 samples on, n is replaced by n (1 - r) / (1 + r), where r is the lag-1 autocorrelation of
+    the ranks (Bayley and Hammersley, 1946). The interval is at least as wide as the timer's `resolution`.
     Raises `ValueError` if there are no samples, or one is not a positive finite number.
     """
     return _summarize(tuple(samples), resolution)
@@ -88,10 +81,6 @@ def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
 
 @lru_cache(maxsize=65536)
 def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
-    """`summarize`, cached: median, minimum and 95 % interval of the median, at least `resolution` wide.
-
-    From 20 samples on, correlation widens it. `ValueError` if empty, or a sample is not positive and finite.
-    """
     ordered = sorted(samples)
     if not ordered:
         raise ValueError("no samples")
@@ -133,9 +122,8 @@ def _independent_share(samples: Sequence[float]) -> float:
 def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summary:
     """The ratio of first to second seconds of interleaved batches, with its 95 % interval.
 
-    The order within a pair alternates from pair to pair. So each sample is the geometric mean of two
-    successive pairs. An odd last pair is dropped, but an only one counts. Both sides are in the order of
-    time. `ValueError` if they are empty or differ in length.
+    The order within pairs alternates, so each sample is the geometric mean of two successive pairs. An odd
+    last pair is dropped unless it is the only one. `ValueError` if the lists are empty or differ in length.
     """
     ratios = [own / other for own, other in zip(first, second, strict=True)]
     pairs = [math.sqrt(a * b) for a, b in zip(ratios[::2], ratios[1::2], strict=False)]

@@ -63,8 +63,7 @@ class Panel:
 def sweep_axis(rows: Iterable[Row]) -> str | None:
     """What the GEMM rows vary: ``m`` if all problems are square, ``k`` if only k differs, else None.
 
-    None also if there are fewer than two problems, or alpha, beta, layout or batch differ, or if several
-    differ in leading dimensions alone.
+    None also for a single problem, or if alpha, beta, layout, batch, or leading dimensions alone differ.
     """
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
     alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
@@ -78,10 +77,9 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 
 
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
-    """The GEMM rows of a run as a panel (table or chart) for each device and data type, ordered by device.
+    """The GEMM rows of a run as a panel for each device and data type.
 
-    The host's rows are in every panel of their type. A type that only the host ran has a panel of the host.
-    Sizes are the `axis`, m or k. `order` is as for `series`.
+    The host's rows are in every panel of their type. `axis` is m or k, and `order` is as for `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -104,9 +102,8 @@ def series(
 ) -> tuple[Series, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
-    If a title has several rows of a size, each set of parameters becomes a series, with those that differ in
-    its label; the last row of a size counts. Series follow `order` (variants), then the order of the rows;
-    those of the host are last.
+    Rows of a title and size that differ in parameters become several series. Series follow `order`
+    (variants), then the order of the rows. Those of the host are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -160,9 +157,7 @@ def settings(run: Run) -> list[Setting]:
 def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
     """The best row of each variant on a problem, with its rate and its rank on a device, host included.
 
-    Rates are in `scope` (by default the run's own), or the next wider scope that a row has. Rank 1 is the
-    highest rate; equal rates share a rank. Variants without a comparable rate (as of `is_compared`) have
-    none.
+    Rates are in `scope` (by default the run's), or the next wider one. Equal rates share a rank.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -192,8 +187,7 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
     """The problem at which the kernels of some settings are compared; None if none has a rate.
 
-    It must have a rate for more than half of the measured kernels, or for as many kernels as any problem has.
-    Among these it is the one with most operations, the last of several.
+    The largest with a rate for more than half of the kernels, or for as many as any problem has.
     """
     figures: dict[Problem, set[tuple[str, str]]] = {}
     for problem, rows in (group for setting in settings for group in _rows(run, setting).items()):
@@ -208,7 +202,6 @@ def common_problem(run: Run, *settings: Setting) -> Problem | None:
 
 @lru_cache(maxsize=64)
 def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
-    """The GEMM rows of a setting (a device and a data type) by problem, with the host's. Cached by run."""
     return by_key(
         (row.problem, row)
         for row in run.rows
@@ -234,7 +227,7 @@ class BreakEven:
 def break_evens(run: Run, panel: Panel) -> tuple[BreakEven, ...]:
     """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead.
 
-    Kernels that never win come last. Libraries do not count. Empty without a size that both were measured at.
+    Kernels that never win come last. Libraries do not count.
     """
     host = baseline(panel)
     if host is None:
@@ -252,8 +245,7 @@ def baseline(panel: Panel) -> Series | None:
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     """The smallest size from which the lead stays positive, interpolated in the logarithm of the size.
 
-    Leads are pairs of size and logarithm of a ratio of times, by size. The smallest size if the lead is
-    always positive; None if it is not positive at the largest.
+    Leads are pairs of size and logarithm of a ratio of times. None if the last is not positive.
     """
     if not leads or leads[-1][1] <= 0:
         return None
@@ -266,11 +258,7 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
-    """From which size on a kernel with transfers is known to beat the host's BLAS; None without common sizes.
-
-    The medians give the size if it is known to lose at one size and to win from the next on, and no rate of
-    the two sizes is uncertain. Otherwise it is the first size measured from which it is known to win.
-    """
+    """The break-even of one kernel; None without common sizes. It is interpolated if no rate is uncertain."""
     known = {
         size: (own, other)
         for size in sorted(kernel.rows.keys() & host.rows.keys())
@@ -286,7 +274,6 @@ def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
     start = next((size for at, size in enumerate(sizes) if all(wins[each] for each in sizes[at:])), None)
 
     def at(own_end: str, other_end: str) -> float | None:
-        """The crossing that the given ends of the two intervals result in."""
         ends = [(s, getattr(own, own_end), getattr(other, other_end)) for s, (own, other) in known.items()]
         finite = (each for each in ends if all(0 < rate < math.inf for rate in each[1:]))
         return crossing([(s, math.log(own / other)) for s, own, other in finite])

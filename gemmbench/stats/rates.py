@@ -13,7 +13,7 @@ from gemmbench.model import quiet
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
+from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, scale
 from gemmbench.model.units import rate as rate_of
@@ -84,10 +84,11 @@ class Rate(Interval):
 
 def rate(row: Row, scope: str) -> Rate | None:
     """The rate in one scope; None unless the row is ok, was measured there and does any flops."""
-    return _rate(row, summary(row, scope), flops_of(row))
+    return rate_from(row, summary(row, scope), flops_of(row))
 
 
-def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
+def rate_from(row: Row, times: Summary | None, work: int) -> Rate | None:
+    """A rate from the seconds of this work; None unless the row is ok."""
     if row.status != "ok" or times is None or not work:
         return None
     return Rate(work / times.median, work / times.high, work / times.low, work / times.minimum)
@@ -96,35 +97,30 @@ def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
 def byte_rate(row: Row) -> Rate | None:
     """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any."""
     moved = row.work.bytes if row.work else 0
-    return _rate(row, summary(row, finest_scope(row) or ""), moved) if moved else None
+    return rate_from(row, summary(row, finest_scope(row) or ""), moved)
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
     """The rate in a scope, or in the next wider scope that the row has; None unless the row is ok.
 
-    So libraries, which report no kernel time, appear with their device scope, the host's BLAS with host.
+    Libraries, which report no kernel time, have their device scope, and the host's BLAS has host.
     """
     return rate(row, shown_samples(row, scope))
 
 
 def shown_samples(row: Row, scope: str) -> str:
-    """The samples that `shown_rate` uses, by name: in the device scope a chain of launches, if measured.
-
-    A library's CUDA graph has gaps between its kernels, too. The sum of our kernels' events has none.
-    """
+    """The samples that `shown_rate` uses, by name: in the device scope a chain of launches, if measured."""
     return _chained(row.samples, shown_scope(row, scope))
 
 
 def _chained(samples: Mapping[str, object], scope: str) -> str:
-    """The samples of a scope: a chain of launches for the device scope, where there is one."""
     return CHAIN if scope == "device" and CHAIN in samples else scope
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """Return a row as wrong, with a reason, if its median time means a rate above the theoretical peak.
+    """Return a row as wrong, with a reason, if its median rate is above the theoretical peak.
 
-    Only ok rows of GEMMs and of the probe ``flops`` are judged, in their finest scope, with the peak's
-    tolerance. Other rows, and those without a device, are returned unchanged.
+    Only ok rows of GEMMs and of the probe ``flops`` are judged, in their finest scope.
     """
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
@@ -143,9 +139,9 @@ def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> st
 
 @dataclass(frozen=True)
 class Split:
-    """One problem in the host scope by part: the timed problem with the median time, the lower of two.
+    """One problem in the host scope by part.
 
-    Medians of each part would be from different problems, and would not add up.
+    It is the problem with the median total, because medians of parts would not add up.
     """
 
     seconds: Mapping[str, float]
@@ -159,8 +155,7 @@ class Split:
 def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
     """Select the problem with the median total time (the lower of two), and return its seconds by part.
 
-    `parts` has seconds for each problem by part, as `Row.parts` and `Row.cycle` do. The total is the part
-    "whole" if it was measured, else the sum, and then `whole_s` is None. None without parts.
+    `parts` has seconds for each problem by part, as `Row.parts`. None without parts.
     """
     names = [name for name in PARTS if name in parts]
     if not names:
@@ -176,8 +171,8 @@ def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
 def view_scope(*runs: Run) -> str:
     """The scope in which the GEMM rows of runs are compared, in tables and charts.
 
-    It is the runs' ``--scope`` if they agree on one. Otherwise it is ``kernel``, or ``device`` if a library
-    ran, which reports no kernel time. The host's BLAS counts as such a library if every device is a CPU.
+    It is their ``--scope`` if they agree on one. Otherwise ``kernel``, or ``device`` if a library ran,
+    because libraries report no kernel time. The host's BLAS is such a library if every device is a CPU.
     """
     gemms = [(run, row) for run in runs for row in run.rows if row.kind == "gemm"]
     asked = {run.header.scope for run, _ in gemms}
@@ -190,8 +185,7 @@ def view_scope(*runs: Run) -> str:
 def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
     """Whether a row is starred and ranked among the rows of a device in a scope.
 
-    Kernels are if they have a rate there. The host's BLAS is in the host scope, in the device scope of a CPU
-    (nothing is transferred), and wherever only the host was measured.
+    The host's BLAS is in the host scope, in a CPU's device scope, and if only the host was measured.
     """
     if on_host(row):
         alone = device == HOST or (scope == "device" and run.header.devices[device].type == "cpu")
@@ -224,10 +218,12 @@ def best_of(values: Iterable[float | None]) -> float | None:
 def helpers_share(row: Row) -> float | None:
     """The fraction of the device scope spent in pre- and post-processing kernels, a median over batches.
 
-    0 for a kernel without such passes. None unless the row is ok and device events timed both scopes.
+    None unless the row is an ok GEMM and device events timed both scopes.
     """
     kernel, device = row.samples.get("kernel"), row.samples.get("device")
-    if row.status != "ok" or not kernel or not device or len(kernel.seconds) != len(device.seconds):
+    if row.kind != "gemm" or row.status != "ok" or not kernel or not device:
+        return None
+    if len(kernel.seconds) != len(device.seconds):
         return None
     if len(row.launches) > 1 and kernel.seconds == device.seconds:  # both by the wall clock
         return None
@@ -262,10 +258,7 @@ def noise(row: Row, scope: str = "") -> float | None:
 
 
 def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
-    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile.
-
-    The interval is that of a scope (as in `Row.samples`), by default the finest.
-    """
+    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
     return spread(row, scope) > UNCERTAIN or slowed(run, row, scope) > UNCERTAIN
 
 
@@ -280,8 +273,7 @@ def spread(row: Row, scope: str = "") -> float:
 def slowed(run: Run, row: Row, scope: str = "") -> float:
     """How much other programs may have slowed the samples of a scope, by default the finest; as a fraction.
 
-    0 if enough batches are quiet. Otherwise the loss of the typical control burst, at least 10 %. Rows of
-    earlier versions have bursts of the whole row instead: the loss of the slower one.
+    0 if enough batches are quiet, else at least 10 %. Rows of earlier versions have bursts of the whole row.
     """
     samples = row.samples.get(scope or finest_scope(row) or "")
     if samples and samples.bursts_s:
@@ -307,7 +299,7 @@ _Figure = TypeVar("_Figure", bound=Interval)
 def widened(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
     """Seconds or a rate of a row's scope, whose interval is grown by the loss of its control bursts.
 
-    Without other programs the row may be faster by that: seconds have a smaller low end, rates a larger high.
+    Without other programs the row may be faster: seconds get a smaller low end, rates a larger high.
     """
     factor = 1 + slowed(run, row, scope)
     if isinstance(figure, Summary):
@@ -316,10 +308,7 @@ def widened(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
 
 
 def burst_loss(row: Row, best_s: float) -> float:
-    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 without bursts.
-
-    That of a cached row is high if the machine was slower when it was measured than it is now.
-    """
+    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 without bursts."""
     bursts = row.conditions.control_s if row.conditions else ()
     return max(0.0, max(bursts) / best_s - 1) if bursts else 0.0
 
@@ -332,8 +321,8 @@ def _best_burst(run: Run) -> float:
 def best_burst(rows: Iterable[Row]) -> float:
     """The seconds of a fast control burst, which those of all rows are compared with; infinite without any.
 
-    A control burst is a fixed CPU kernel that runs before and after a row. Of the run's own bursts the 10 %
-    quantile counts, or the median burst of cached rows if that is faster.
+    A control burst is a fixed CPU kernel that runs before and after a row. It is the 10 % quantile of the
+    run's own bursts, or the median of cached rows if that is faster.
     """
     own: list[float] = []
     cached: list[float] = []
@@ -357,10 +346,7 @@ def on_host(row: Row) -> bool:
 
 @lru_cache(maxsize=64)
 def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
-    """Which units a type's ok GEMMs ran on: ordinary (False), tensor cores (True).
-
-    ``(False,)`` if none ran.
-    """
+    """Which units a type's ok GEMMs ran on: ordinary (False), tensor cores (True); by default ordinary."""
     ran = {
         row.ran_on == "matrix"
         for row in run.rows
@@ -384,9 +370,9 @@ def peak(
 ) -> Peak | None:  # fmt: skip
     """The measured peak for a device's GEMMs of a type; None if there is none, as for the host.
 
-    `matrix` means the peak of tensor cores (False: of ordinary units), None the higher one of the units that
-    the run's GEMMs used. If the run has no such peak, `others` are searched in order for the same device.
-    `sums` is the type that tensor cores add up in, "" for any, None for that of the run's GEMMs.
+    `matrix` selects tensor cores or ordinary units, None the better of those that the GEMMs used. `others`
+    are searched in order for the same device. `sums` is the type that tensor cores add up in, "" for any,
+    None for that of the run's GEMMs.
     """
     if device == HOST:
         return None
@@ -406,7 +392,7 @@ def peak(
 def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
     """The peak of the device and units that a row ran on, searched in `others` too; None without one.
 
-    For the host's BLAS it is the highest peak of the run's devices if all of them are CPUs, else None.
+    For the host's BLAS, the highest of the run's devices if all are CPUs.
     """
     if not on_host(row):
         devices: Iterable[int] = (row.device,)
@@ -428,8 +414,7 @@ def peak_fraction(run: Run, row: Row, scope: str = "", others: Sequence[Run] = (
 def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -> Peak | None:
     """The best rate of a batch in the kernel scope, among a run's verified peak rows; None without one.
 
-    With `matrix`, probes of tensor cores count, except those fed with zeros, because some devices run them
-    faster. If `sums` is given, only those that add up in that type count. It is ignored for fp8 types.
+    Probes of tensor cores that are fed with zeros do not count. `sums` is as of `peak`.
     """
     kind = DTYPES[dtype].instruction if matrix else dtype
     sums = sums if kind == dtype else ""
@@ -481,85 +466,10 @@ def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
     return max(best, key=lambda pair: pair[0], default=None)
 
 
-def derived(run: Run, row: Row) -> dict[str, object]:
-    """The fields of a row for ``show --format json``, by name: identity, rates, times, check, energy, noise.
-
-    Unknown ones are None. Rates are in GFLOPS and GB/s, times in seconds. ``gflops`` is the best batch's for
-    peaks, and the median in the view's scope for GEMMs.
-    """
-    scope = finest_scope(row)
-    timed = {name: summary(row, name) for name in SCOPES}
-    by_scope = {name: widened(run, row, each, name) if each else None for name, each in timed.items()}
-    times = by_scope[scope] if scope and row.status == "ok" else None
-    is_gemm = row.kind == "gemm"
-    problem = row.problem if is_gemm else None
-    rows_apart = (problem.ld or problem.tight) if problem else (None, None, None)
-    shown = shown_samples(row, view_scope(run)) if is_gemm else scope
-    flops = flops_of(row) if is_gemm else 0
-    rates_by_scope = {name: _rate(row, each, flops) for name, each in by_scope.items()}
-    if shown in rates_by_scope and is_gemm:
-        reached = rates_by_scope[shown]
-    else:
-        reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
-        reached = widened(run, row, reached) if reached else None
-    moved = byte_rate(row)
-    moved = widened(run, row, moved) if moved else None
-    figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
-    return {
-        "kind": row.kind,
-        "variant": row.variant,
-        "dtype": row.dtype,
-        **problem_fields(problem, "m", "n", "k"),
-        **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
-        **problem_fields(problem, "trans_a", "trans_b"),
-        "batch": problem.count if problem else None,
-        "status": row.status,
-        "reason": row.reason,
-        "scope": shown if times else None,
-        "gflops": figure / GIGA if figure else None,
-        **_interval_fields("gflops", reached, GIGA),
-        **_fields_by_scope("gflops", GIGA, rates_by_scope),
-        "helpers_share": helpers_share(row) if is_gemm else None,
-        "peak_fraction": peak_fraction(run, row),
-        "gbps": moved.best / GIGA if moved else None,
-        **_interval_fields("gbps", moved, GIGA),
-        **_fields_by_scope("s", 1.0, by_scope if times else {}),
-        "latency_s": times.median if times and row.kind == "latency" else None,
-        "residual": residual(row) if is_gemm else None,
-        "residual_ulp": residual(row, "ulp") if is_gemm else None,
-        **_versus_fields(row),
-        "energy_j": row.energy.joules,
-        "gflop_per_j": gflop_per_joule(row),
-        "width": row.parameters.get("width"),
-        "noise": noise(row),
-        "uncertain": is_uncertain(run, row),
-    }
-
-
-def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
-    """Some fields of a problem by name; None if there is no problem. An unset transposition is False."""
-    values = {name: getattr(problem, name, None) for name in names}
-    return {name: bool(value) if problem and name[:5] == "trans" else value for name, value in values.items()}
-
-
-def _interval_fields(
-    name: str, figure: Interval | None, unit: float, middle: str = "_median"
-) -> dict[str, float | None]:
-    ends = {f"{name}{middle}": "median", f"{name}_low": "low", f"{name}_high": "high"}
-    return {field: getattr(figure, end) / unit if figure else None for field, end in ends.items()}
-
-
-def _fields_by_scope(name: str, unit: float, figures: Mapping[str, Interval | None]) -> dict[str, object]:
-    """The interval fields of a figure in every scope: ``kernel_gflops``, ``kernel_gflops_low`` ..."""
-    by_scope = (_interval_fields(f"{scope}_{name}", figures.get(scope), unit, "") for scope in SCOPES)
-    return {field: value for fields in by_scope for field, value in fields.items()}
-
-
 def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
     """The seconds of rows of one case, and those of the batches that alternate with them, as two lists.
 
-    Each row adds an even number of pairs (or its only one), because the order within pairs alternates. The
-    scope is `scope` if the row has it, else its finest. Rows without another kernel's batches add nothing.
+    Each row adds an even number of pairs (or its only one), because the order within pairs alternates.
     """
     own: list[float] = []
     other: list[float] = []
@@ -584,8 +494,7 @@ class Versus(Interval):
 def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless ok and their batches alternated.
 
-    It is in `scope`, or the next wider scope that both have: a library reports no kernel time. Except in the
-    host scope, a CUDA graph that both have comes first. The device scope is a chain of launches if measured.
+    It is in `scope`, or the next wider one that both have. Outside the host scope, a CUDA graph has priority.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
@@ -608,10 +517,7 @@ def partner(row: Row) -> str:
 
 
 def residual(row: Row, figure: str = "element") -> float | None:
-    """The worst element's residual, before the samples or after, over its bound; None if unknown.
-
-    The figure ``ulp`` is in units of the last place of C's largest element.
-    """
+    """The worst element's residual over its bound, or with ``ulp`` in last places of C; None if unknown."""
     checks = (row.check, *([row.check_after] if row.check_after else []))
     return max((check.figures[figure] for check in checks if figure in check.figures), default=None)
 
@@ -627,13 +533,6 @@ def work(row: Row) -> int:
     """The work of one sample of a row: flops, else bytes, else 1."""
     moved = row.parameters.get("bytes", 0) if row.kind == "transfer" else 0  # also if mapping moves nothing
     return flops_of(row) or int(moved) or (row.work.bytes if row.work else 0) or 1
-
-
-def _versus_fields(row: Row) -> dict[str, object]:
-    """The fields of a row about the kernel of ``--versus``; None without one."""
-    against = versus(row)
-    fields = {"": "variant", "_ratio": "median", "_low": "low", "_high": "high", "_scope": "scope"}
-    return {f"versus{name}": getattr(against, field, None) for name, field in fields.items()}
 
 
 def is_on_cpu(run: Run, row: Row) -> bool:

@@ -95,8 +95,7 @@ class Result:
     def is_kept(self) -> bool:
         """Whether the winner replaces the shipped preset: it is clearly faster, or the preset cannot run.
 
-        Clearly means that the 95 % interval of the overall speedup is above 1. A preset that was skipped,
-        crashed or timed out stays. False also before the finals ended, or if the winner failed in them.
+        Clearly means that the 95 % interval of the overall speedup is above 1.
         """
         if self.winner is None or not self.finished or self.fault is not None:
             return False
@@ -108,9 +107,8 @@ class Result:
 def result(run: Run) -> Result:
     """Read attempts, winner and speedups from a tuner's rows. Only the last finals count.
 
-    The winner has the best mean rate in the finals. It is None if that is the shipped preset, or there are no
-    finals; then there are no speedups either. The overall speedup is the geometric mean over the problems of
-    the search, or None if none of them gave a pair of times.
+    The winner is None if it is the shipped preset, or without finals; then there are no speedups either. The
+    overall speedup is the geometric mean over the problems of the search.
     """
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
@@ -143,7 +141,6 @@ def result(run: Run) -> Result:
 
 
 def _ranked(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-    """The attempts that have a rate, the fastest first."""
     return tuple(sorted((each for each in attempts if each.rate), key=lambda each: -(each.rate or 0)))
 
 
@@ -186,10 +183,7 @@ _FAULTS: Mapping[Status, str] = {
 
 
 def sheets(run: Run, top: int = TOP) -> list[Sheet]:
-    """The tables of a tuner's run: the best `top` configurations, the finals if there were any, the result.
-
-    The result is a sheet of notes, with the winner as a line of code if it is kept. No tables without rows.
-    """
+    """The tables of a tuner's run: the best `top` configurations, the finals if any, the result."""
     if not run.rows:
         return []
     outcome = result(run)
@@ -214,11 +208,6 @@ def preset_line(key: str, parameters: Parameters, is_toml: bool = False) -> str:
 
 
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
-    """Build the table of the `top` configurations, fastest first, and of the shipped preset if it was timed.
-
-    `first` is the run's first row. The rate is the geometric mean over the sizes in the device scope. The
-    second rate of the best few decides.
-    """
     shipped = outcome.default
     base = shipped.rate if shipped else None
     shown = list(outcome.ranked[:top])
@@ -272,7 +261,6 @@ def _failures(outcome: Result) -> list[Note]:
 
 
 def _finals(outcome: Result) -> Sheet:
-    """Build the table that compares the winner with the shipped preset at each problem."""
     return Sheet(
         caption="Best configuration compared with the shipped preset, alternating",
         keys=("m x n x k",),
@@ -283,10 +271,6 @@ def _finals(outcome: Result) -> Sheet:
 
 
 def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
-    """The cells of one problem: size, speedup, its 95 % interval, and "faster", "slower" or "unclear".
-
-    It is unclear if the interval has 1 in it. Without a speedup, the result is the reason.
-    """
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
         return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")
@@ -317,7 +301,6 @@ def _reversal(outcome: Result) -> list[Note]:
 
 
 def _verdict(outcome: Result) -> str:
-    """A sentence that says whether the winner is saved or the shipped preset stays, and why."""
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):
@@ -346,7 +329,6 @@ def _verdict(outcome: Result) -> str:
 
 
 def _losses(outcome: Result) -> list[Note]:
-    """A note about the problems where a saved winner is slower than the shipped preset, if any."""
     lost = [each for each in outcome.comparisons if each.speedup and each.speedup.is_below(1)]
     if not lost or not outcome.is_kept:
         return []

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gemmbench.exports.records import to_records
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
@@ -50,7 +51,7 @@ def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
 def test_a_row_that_is_not_ok_has_no_rate(status: str) -> None:
     row = replace(gemm("naive", 100, 0.001, "kernel"), status=status)  # type: ignore[arg-type]
     assert rates.rate(row, "kernel") is None
-    assert rates.derived(Run(HEADER, (row,)), row)["kernel_gflops"] is None
+    assert to_records(Run(HEADER, (row,)))[0]["kernel_gflops"] is None
 
 
 def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
@@ -156,9 +157,10 @@ def test_half_is_compared_with_the_peak_of_the_type_of_its_sums() -> None:
 
 def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
-    fields = rates.derived(Run(HEADER, (row,)), row)
-    assert " ".join(fields) == (
-        "kind variant dtype m n k lda ldb ldc trans_a trans_b batch status reason scope "
+    (fields,) = to_records(Run(HEADER, (row,)))
+    names = list(fields)
+    assert " ".join(names[names.index("m") : names.index("conversion")]) == (
+        "m n k lda ldb ldc trans_a trans_b batch scope "
         "gflops gflops_median gflops_low gflops_high "
         "kernel_gflops kernel_gflops_low kernel_gflops_high "
         "device_gflops device_gflops_low device_gflops_high "
@@ -169,7 +171,7 @@ def test_the_fields_of_the_contract() -> None:
         "versus_high versus_scope energy_j gflop_per_j width noise uncertain"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
-    best = rates.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
+    best = to_records(Run(HEADER, (peak(4e11),)))[0]
     assert best["gflops"] == pytest.approx(400)
     assert best["kernel_gflops"] is None
 
@@ -178,7 +180,7 @@ def test_efficiency_is_flops_over_joules() -> None:
     row = replace(gemm("naive", 1000, 0.02), energy=Energy(0.5, "", "board", "NVML", 60.0, 1.2, 600))
     assert rates.gflop_per_joule(row) == pytest.approx(2 / 0.5)
     assert rates.watts(row) == pytest.approx(0.5 * 600 / 1.2)
-    fields = rates.derived(Run(HEADER, (row,)), row)
+    fields = to_records(Run(HEADER, (row,)))[0]
     assert (fields["energy_j"], fields["gflop_per_j"]) == (0.5, pytest.approx(4))
     launch = replace(peak(4e11), energy=Energy(8.0))
     assert rates.gflop_per_joule(launch) == pytest.approx(50)
@@ -253,4 +255,4 @@ def test_helpers_take_what_the_multiplication_leaves_of_the_device_scope() -> No
     assert rates.helpers_share(replace(helped(0.97, 1), status="wrong")) is None
     assert rates.helpers_share(gemm("numpy", 100, 0.001, "host", -1)) is None
     row = helped(0.00097, 0.001)
-    assert rates.derived(Run(HEADER, (row,)), row)["helpers_share"] == pytest.approx(0.03)
+    assert to_records(Run(HEADER, (row,)))[0]["helpers_share"] == pytest.approx(0.03)
