@@ -42,8 +42,8 @@ from gemmbench.options.names import check_folder, check_overwriting, choose, cho
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
+from gemmbench.regress.compare import BaselineSet
 from gemmbench.regress.results import conclusion, sheets
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import Cell, Sheet, html, stack, stdout

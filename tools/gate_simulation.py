@@ -24,8 +24,7 @@ from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
-from gemmbench.regress.baseline import BaselineSet, match_key, replicates_in
-from gemmbench.regress.compare import Comparison, compare
+from gemmbench.regress.compare import BaselineSet, Comparison, compare, match_key, replicates_in
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "aa"
 LIBRARIES = ("numpy", "cublas")

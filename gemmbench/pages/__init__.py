@@ -27,8 +27,8 @@ from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.options.comparing import Rules
-from gemmbench.regress import baseline, results
-from gemmbench.regress.compare import Comparison, compare
+from gemmbench.regress import results
+from gemmbench.regress.compare import Comparison, compare, match_key
 from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Sheet
 from gemmbench.stats import claims, rates
@@ -239,7 +239,7 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
         host = run.header.host
         devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
         machine = devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold
-        cases = frozenset(baseline.match_key(row, row.device) for row in run.rows)
+        cases = frozenset(match_key(row, row.device) for row in run.rows)
         groups.setdefault(id(run) if is_tuning(run) else (machine, cases), []).append(run)
     for group in groups.values():
         with suppress(ValueError):  # an invalid start time

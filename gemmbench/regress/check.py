@@ -28,10 +28,17 @@ from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuni
 from gemmbench.model.units import by_key, clean, counted
 from gemmbench.options.comparing import DEFAULT_THRESHOLD, PATIENCE_S, CheckOptions, Rules
 from gemmbench.plan import rebuild, select
-from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
-from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
-from gemmbench.regress.compare import ComparedRow, Comparison, Ratio, Verdict
+from gemmbench.regress.compare import (
+    BaselineSet,
+    ComparedRow,
+    Comparison,
+    Cost,
+    Ratio,
+    Replicate,
+    Verdict,
+    cost,
+)
 from gemmbench.regress.results import rounded_percent, row_name, where
 from gemmbench.report.table import Cell, Note, Sheet, html
 from gemmbench.stats.rates import is_on_cpu, work
@@ -225,9 +232,9 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
-    positions = baselines.device_map(job.baseline.header, job.header)
+    positions = verdicts.device_map(job.baseline.header, job.header)
     return {
-        baselines.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
+        verdicts.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
         for step in job.plan
         if isinstance(step, Case)
     }
@@ -409,7 +416,7 @@ def _selected_devices(
     if not used:
         return select(available, selector), {}
     devices = select(available, selector) if selector else available
-    positions = baselines.exact_positions([base_devices[slot] for slot in used], devices)
+    positions = verdicts.exact_positions([base_devices[slot] for slot in used], devices)
     others = iter([number for number in range(len(devices)) if selector and number not in positions])
     matched = [number if number is not None else next(others, None) for number in positions]
     pairs = [(slot, devices[at]) for slot, at in zip(used, matched, strict=True) if at is not None]
@@ -420,7 +427,7 @@ def _selected_devices(
             "(--device chooses one, --across device,driver compares anyway)"
         )
     for slot, device in () if baseline.rules.interleaved else pairs:  # if interleaved, both kernels run here
-        if different := baselines.device_difference(base_devices[slot], device, baseline.rules.across):
+        if different := verdicts.device_difference(base_devices[slot], device, baseline.rules.across):
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}

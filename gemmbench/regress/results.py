@@ -16,7 +16,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import MATH, Problem, Row, exported
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
-from gemmbench.regress.baseline import device_difference, device_map
+from gemmbench.regress import compare as verdicts
 from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
 from gemmbench.report.notes import marked, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
@@ -70,10 +70,10 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 def _pairs(comparison: Comparison) -> Iterator[Sheet]:
     base, new = comparison.bases[0], comparison.news[0]
-    positions = device_map(base.header, new.header) if "device" in comparison.rules.across else ()
+    positions = verdicts.device_map(base.header, new.header) if "device" in comparison.rules.across else ()
     for at, old in enumerate(positions):
         both = *base.header.devices[old : old + 1], new.header.devices[at]
-        if len(both) == 2 and device_difference(*both, {"driver"}):
+        if len(both) == 2 and verdicts.device_difference(*both, {"driver"}):
             yield from two_devices((base, old), (new, at), comparison.rules.scope)
 
 

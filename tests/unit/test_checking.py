@@ -19,8 +19,7 @@ from gemmbench.model.row import Partner, Resources, Row, RowKey, Scope
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
-from gemmbench.regress.baseline import BaselineSet
-from gemmbench.regress.compare import ComparedRow, Comparison
+from gemmbench.regress.compare import BaselineSet, ComparedRow, Comparison
 from tests.compare_runs import again, repeated, small
 from tests.in_process import NoControl
 

@@ -14,8 +14,14 @@ from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Launch, Resources, Row, Scope, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import DIFFERENCES, Rules
-from gemmbench.regress.baseline import device_map, exact_positions, only_preset_differs
-from gemmbench.regress.compare import ComparedRow, Comparison, compare
+from gemmbench.regress.compare import (
+    ComparedRow,
+    Comparison,
+    compare,
+    device_map,
+    exact_positions,
+    only_preset_differs,
+)
 from gemmbench.stats import rates
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small

@@ -26,8 +26,7 @@ from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import LeftOut, Run, encode
 from gemmbench.options import build, measuring
 from gemmbench.plan import Axes, gemm_plan, rebuild
-from gemmbench.regress.baseline import replicates_in
-from gemmbench.regress.compare import compare
+from gemmbench.regress.compare import compare, replicates_in
 from tests import fake_runs as fake
 from tests import in_process
 from tests.unit.test_answers import Simulated

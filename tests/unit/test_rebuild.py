@@ -14,7 +14,7 @@ from gemmbench.plan import Tuned, gemm_plan, peak_plan, rebuild
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
-from gemmbench.regress.baseline import match_key
+from gemmbench.regress.compare import match_key
 from tests import fake_runs as fake
 
 
