@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gemmbench.charts import pane
-from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
+from gemmbench.charts.marks import Bar, bar, bar_pane
 from gemmbench.charts.pane import ChartError, Families, Pane, drawn_as, figure_of, separate_figures, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
@@ -30,12 +28,12 @@ class Kind:
 
     idea: str  # one line for help and captions
     needs: str  # what runs must have, in words that follow "no"
-    panes: Callable[[Sequence[Run], Families], list[Pane]]  # empty if runs lack what the chart needs
+    panes: Callable[[Sequence[Run], Families], Iterable[Pane]]  # empty if runs lack what the chart needs
     of_device: bool = False  # whether it shows what a device can do, not kernels
     across: int = 2  # panes side by side
 
 
-def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
+def _compared(runs: Sequence[Run], _: Families) -> Iterable[Pane]:
     """Compare the last run with the others, unless only some of the runs have GEMMs."""
     alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
@@ -121,12 +119,11 @@ def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
 
     Charts of a device are excluded if a run has GEMMs.
     """
+    if any(map(is_tuning, runs)):
+        return []
     with_gemm = any(row.kind == "gemm" for run in runs for row in run.rows)
-    return [
-        name
-        for name, kind in KINDS.items()
-        if not any(map(is_tuning, runs)) and not (kind.of_device and with_gemm) and kind.panes(runs, families)
-    ]
+    kinds = {name: kind for name, kind in KINDS.items() if not (kind.of_device and with_gemm)}
+    return [name for name, kind in kinds.items() if next(iter(kind.panes(runs, families)), None)]
 
 
 def default_kind(run: Run) -> str:
@@ -179,7 +176,7 @@ COLOURS: Mapping[Verdict, str] = {
 _MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
-def ratios(comparison: Comparison) -> list[Pane]:
+def ratios(comparison: Comparison) -> Iterator[Pane]:
     """A pane for each device, the host last, with a bar for each row, the largest slowdown first.
 
     Each has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12.
@@ -189,14 +186,23 @@ def ratios(comparison: Comparison) -> list[Pane]:
         for line in comparison.lines
         if line.ratio and line.verdict in COLOURS and 0 < line.ratio.median < 1e6
     )
-    panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
         ordered = sorted(groups[device], key=lambda line: (line.verdict in SUMMED_UP, -abs(_change(line))))
         changed = sum(line.verdict not in SUMMED_UP for line in ordered)
-        shown = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
-        paint = partial(_paint, lines=shown, hidden=len(ordered) - len(shown))
-        panes.append(Pane(bars_height(list(map(_bar, shown))) + 0.4, paint))
-    return panes
+        lines = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
+        verdicts = {line.verdict for line in lines}
+        below = "Grey band: threshold." + (" Black lines: intervals." if any(map(interval, lines)) else "")
+        hidden = len(ordered) - len(lines)
+        below += f" {counted(hidden, 'row')} changed less." if hidden else ""
+        yield bar_pane(
+            f"Change, {clean(lines[0].device).replace(' | ', ', ')}",
+            below,
+            list(map(_bar, lines)),
+            "change of the time, %; right is slower",
+            [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts],
+            lambda value: f"{value:+g}" if value else "0",
+            100 * max(line.threshold for line in lines),
+        )
 
 
 def _change(line: ComparedRow) -> float:
@@ -204,24 +210,11 @@ def _change(line: ComparedRow) -> float:
 
 
 def _bar(line: ComparedRow) -> Bar:
-    part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
-    ends = (
-        (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio and interval(line) else None
-    )
+    assert line.ratio is not None  # others have no bar
+    ends = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if interval(line) else None
     said = f"{row_name(line.row)}: {sentence(line)}"
-    shown = change(line.ratio.median) if line.ratio else ""
-    return Bar((part,), shown, row_text(line.row), False, said, ends)
-
-
-def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
-    unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
-    axes.axvspan(-100 * edge, 100 * edge, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
-    draw_bars(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
-    verdicts = {line.verdict for line in lines}
-    keys = [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts]
-    below = "Grey band: threshold." + (" Black lines: intervals." if any(map(interval, lines)) else "")
-    below += f" {counted(hidden, 'row')} changed less." if hidden else ""
-    pane.titles(axes, f"Change, {clean(lines[0].device).replace(' | ', ', ')}", below, keys)
+    text, name = change(line.ratio.median), row_text(line.row)
+    return bar(_change(line), COLOURS[line.verdict], line.verdict, text, name, said=said, interval=ends)
 
 
 def row_text(row: Row) -> str:

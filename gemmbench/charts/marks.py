@@ -50,6 +50,11 @@ class Bar:
         return sum(part.length for part in self.parts)
 
 
+def bar(length: float, colour: str, part: str, text: str, name: str = "", *rest: Any, **more: Any) -> Bar:
+    """A bar of one segment, which is called `part`. Further arguments are those of `Bar`."""
+    return Bar((BarPart(length, colour, part),), text, name, *rest, **more)
+
+
 @dataclass(frozen=True)
 class Group:
     """Bars that share a name."""
@@ -58,9 +63,23 @@ class Group:
     bars: tuple[Bar, ...]
 
 
-def bars_height(entries: Sequence[Bar | Group]) -> float:
-    """The height of a pane with these bars, in inches."""
-    return _MARGIN + _ROW * max(3, sum(_rows(each) for each in entries)) + 0.13
+def bar_pane(
+    title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = (),
+    text: Callable[[float], str] = units.number, band: float = 0.0,
+) -> pane.Pane:  # fmt: skip
+    """A pane of bars with a title and a remark `below` it. `keys` are words and the colours of their bars.
+
+    `unit` is the label of the axis, and `text` formats its ticks. A grey `band` reaches as far on both sides.
+    """
+
+    def paint(axes: Axes) -> None:
+        if band:
+            axes.axvspan(-band, band, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
+        draw_bars(axes, entries, unit, text)
+        pane.titles(axes, title, below, keys)
+
+    height = _MARGIN + _ROW * max(3, sum(_rows(each) for each in entries)) + 0.13
+    return pane.Pane(height + (0.2 if below else 0) + (0.2 if keys else 0), paint)
 
 
 def _rows(entry: Bar | Group) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -89,19 +89,19 @@ class Pane:
     paint: Callable[[Axes], None]
 
 
-def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str) -> None:
+def draw_panes(panes: Callable[[], Iterable[Pane]], path: Path, needs: str) -> None:
     """Draw panes that belong to no kind into one file. See `figure_of` and `write`."""
     write(lambda: figure_of(panes, f"there are no {needs}", 1), path)
 
 
-def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
+def figure_of(panes: Callable[[], Iterable[Pane]], lacks: str, across: int) -> Figure:
     """Draw panes as a matplotlib figure with at most `across` side by side. Call it inside ``rc_context``.
 
     It sets matplotlib's style before it calls `panes`. Raises `ChartError` with the text of `lacks` if there
     are no panes.
     """
     set_style()
-    content = panes()
+    content = list(panes())
     if not content:
         raise ChartError(f"nothing to draw: {lacks}")
     return _composed(content, across)
@@ -132,7 +132,7 @@ def drawn_as(suffix: str, paint: Callable[[], Figure]) -> bytes:
     return drawn.getvalue()
 
 
-def separate_figures(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
+def separate_figures(panes: Callable[[], Iterable[Pane]]) -> list[Figure]:
     """Draw each pane as a figure of its own, for a page. Call it inside ``rc_context``."""
     set_style()
     return [_composed([pane], 1) for pane in panes()]

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Literal
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import pane
-from gemmbench.charts.marks import (
-    LINES_HEIGHT,
-    MOST_LINES,
-    Bar,
-    BarPart,
-    Group,
-    Line,
-    Look,
-    Point,
-    bars_height,
-    draw_bars,
-    draw_lines,
-    intervals_note,
-    looks,
-    name_ends,
-    size_axis,
-)
+from gemmbench.charts import marks, pane
+from gemmbench.charts.marks import Bar, BarPart, Group, Line, Look, Point, bar, bar_pane
 from gemmbench.gemm.sweep_table import SCOPE_WORDS, fastest_rows
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -38,22 +22,10 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.progress import sample
+from gemmbench.stats import panels
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.panels import (
-    Panel,
-    Series,
-    Setting,
-    Standing,
-    baseline,
-    break_evens,
-    common_problem,
-    panels,
-    series,
-    settings,
-    standings,
-    sweep_axis,
-)
+from gemmbench.stats.panels import Panel, Series, Setting, Standing
 
 Values = Callable[[Row, str], Interval | None]  # of a row in a scope
 _PEAK = Look(pane.GREY, (0, (8, 2, 1.5, 2)))
@@ -95,7 +67,7 @@ class Sweep:
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
         best = {curve.label: top for curve in every if (top := _best(curve, self.scope))}
         variants = {curve.label: curve.variant for curve in every}
-        return looks(best, variants, self.families, max(2, MOST_LINES // len(self.parts)))
+        return marks.looks(best, variants, self.families, max(2, marks.MOST_LINES // len(self.parts)))
 
     def look(self, part: int, label: str) -> Look:
         return replace(self.looks[label], is_hollow=part > 0) if label in self.looks else Look()
@@ -137,8 +109,8 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
     keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
-        if (axis := sweep_axis(run.rows))
-        for panel in panels(run, axis, tuple(families))
+        if (axis := panels.sweep_axis(run.rows))
+        for panel in panels.panels(run, axis, tuple(families))
         if any(row.status == "ok" and row.samples for row in panel.rows)
     ]
     return [Sweep(where, tuple(parts), families) for (where, *_), parts in by_key(keyed).items()]
@@ -164,7 +136,7 @@ def _over_size(
     unit: Callable[[Sweep, float], tuple[float, str]], text: Callable[[float], str] = units.number,
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
-) -> list[pane.Pane]:  # fmt: skip
+) -> Iterator[pane.Pane]:  # fmt: skip
     """A pane for each device, data type and shape with a line of values over size for each kernel.
 
     `unit` returns the divisor and the axis label, given the largest value. `text` formats the ticks. `scale`
@@ -174,7 +146,7 @@ def _over_size(
     def paint(axes: Axes, sweep: Sweep) -> None:
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
-        at = size_axis(axes, sweep.sizes)
+        at = marks.size_axis(axes, sweep.sizes)
         drawn = [
             Line(
                 curve.label,
@@ -188,7 +160,7 @@ def _over_size(
         for line in more(sweep, runs):  # from end to end
             ends = [Point(axes.get_xlim()[n], line.points[n].y / divisor) for n in (0, 1)]
             drawn.append(replace(line, points=ends))
-        draw_lines(axes, drawn)
+        marks.draw_lines(axes, drawn)
         if scale == "log":
             axes.set_yscale("log")
             pane.log_ticks(axes.yaxis, text)
@@ -198,14 +170,15 @@ def _over_size(
             axes.set_ylim(0, None)
         axes.set_xlabel(sweep.panel.shape)
         axes.set_ylabel(name)
-        pane.titles(axes, sweep.title, f"{sweep.below} {intervals_note(drawn)}".strip())
-        name_ends(axes, drawn)
+        pane.titles(axes, sweep.title, f"{sweep.below} {marks.intervals_note(drawn)}".strip())
+        marks.name_ends(axes, drawn)
 
-    shown = (sweep.having(values) for sweep in _sweeps(runs, families))
-    return [pane.Pane(LINES_HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
+    for sweep in (sweep.having(values) for sweep in _sweeps(runs, families)):
+        if sweep.rows:
+            yield pane.Pane(marks.LINES_HEIGHT, partial(paint, sweep=sweep))
 
 
-def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def throughput(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Rates over size, with libraries and the measured peak."""
     return _over_size(runs, families, derive.shown_rate, Sweep.rate_unit, scale="zero", more=_peaks)
 
@@ -220,7 +193,7 @@ def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
     return list(drawn.values())
 
 
-def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def time(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of the median seconds for one problem over size, of ok rows, with intervals."""
 
     def values(row: Row, scope: str) -> Interval | None:
@@ -232,7 +205,7 @@ def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     return _over_size(runs, families, values, unit, units.seconds)
 
 
-def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def energy(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of joules for one problem over size, without intervals; none if no ok row has joules."""
 
     def values(row: Row, _: str) -> Interval | None:
@@ -254,7 +227,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
     return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows))
 
 
-def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def versus(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of the rate over that of ``--versus``'s kernel, over size, with a line at 1; none without it."""
 
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
@@ -265,21 +238,19 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     return _over_size(runs, families, derive.versus, unit, "{:.4g}".format, "", lambda *_: [equal])
 
 
-def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def host_device(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of rates with and without transfers over size.
 
     They show the two kernels fastest with transfers, the first to break even, and the host's BLAS, if it ran.
     """
-    chosen = [sweep.with_series(partial(_contenders, families=families)) for sweep in _sweeps(runs, families)]
-    return [
-        pane.Pane(LINES_HEIGHT, partial(_host_device, sweep=sweep))
-        for sweep in chosen
-        if any(not curve.is_host for _, panel in sweep.parts for curve in panel.series)
-    ]
+    for each in _sweeps(runs, families):
+        sweep = each.with_series(partial(_contenders, families=families))
+        if any(not curve.is_host for _, panel in sweep.parts for curve in panel.series):
+            yield pane.Pane(marks.LINES_HEIGHT, partial(_host_device, sweep=sweep))
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
-    at, drawn = size_axis(axes, sweep.sizes), list[Line]()
+    at, drawn = marks.size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
             look = sweep.look(part, curve.label)
@@ -289,27 +260,30 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
                 name = sweep.name(part, curve).replace(" (host)", "")
                 name += "" if curve.is_host else f", {SCOPE_WORDS[scope]}"
                 drawn.append(Line(curve.label, points, style, name))
-    draw_lines(axes, drawn)
+    marks.draw_lines(axes, drawn)
     axes.set_yscale("log")
     _mark_break_even(axes, sweep, at)
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel(derive.unit(sweep.panel.dtype))
-    pane.titles(axes, f"{sweep.title}, with and without transfers", intervals_note(drawn))
-    name_ends(axes, drawn)
+    pane.titles(axes, f"{sweep.title}, with and without transfers", marks.intervals_note(drawn))
+    marks.name_ends(axes, drawn)
 
 
 def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Series, ...]:
     kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
     ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
     fastest = [curve for curve in ranked if _best(curve, "host")][:2]
-    earliest = (even.kernel for even in break_evens(run, panel)[:1] if even.size is not None)
+    earliest = (even.kernel for even in panels.break_evens(run, panel)[:1] if even.size is not None)
     return tuple(dict.fromkeys((*fastest, *earliest, *(line for line in panel.series if line.is_host))))
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval."""
-    even, host = next(iter(break_evens(sweep.parts[0][0], sweep.panel)), None), baseline(sweep.panel)
+    even, host = (
+        next(iter(panels.break_evens(sweep.parts[0][0], sweep.panel)), None),
+        panels.baseline(sweep.panel),
+    )
     has_categories = any(size != at[size] for size in at)
     if even is None or even.size is None or host is None or has_categories or len(sweep.parts) > 1:
         return
@@ -328,9 +302,8 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     )
 
 
-def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def roofline(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of rates over flop per byte, below peak and bandwidth, which another run may provide."""
-    drawn = []
     for subject in pane.subjects(runs):
         run, device = subject.run, subject.device
         # On a CPU the host's BLAS is under the same roofs.
@@ -346,8 +319,7 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 and (top := derive.best_bandwidth(other, index))
             )
             painted = partial(_paint_roofs, subject=subject, rows=rows, families=families, peak=peak.rate)
-            drawn.append(pane.Pane(LINES_HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
-    return drawn
+            yield pane.Pane(marks.LINES_HEIGHT, partial(painted, bandwidth=next(bandwidths, None)))
 
 
 def _paint_roofs(
@@ -358,11 +330,11 @@ def _paint_roofs(
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
     at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}
-    curves = series(rows, lambda row: numbers[row.problem], tuple(families))
+    curves = panels.series(rows, lambda row: numbers[row.problem], tuple(families))
     panel = Panel(subject.device, subject.dtype, "m", curves)
     sweep = Sweep(subject.where, ((subject.run, panel),), families)
     divisor, unit = sweep.rate_unit(peak)
-    joined = sweep_axis(shapes.values()) is not None  # otherwise problems do not follow each other
+    joined = panels.sweep_axis(shapes.values()) is not None  # otherwise problems do not follow each other
     drawn = []
     for curve in curves:
         look, name = sweep.look(0, curve.label), sweep.name(0, curve).replace(" (host)", "")
@@ -374,7 +346,7 @@ def _paint_roofs(
         drawn.append(Line(curve.label, points, look, name))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    draw_lines(axes, drawn)
+    marks.draw_lines(axes, drawn)
     top, (bottom, highest) = peak / divisor, axes.dataLim.intervaly
     ridge = peak / bandwidth if bandwidth else None  # from which intensity on memory is no limit
     axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 2)
@@ -384,10 +356,10 @@ def _paint_roofs(
     drawn.append(
         Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
     )
-    draw_lines(axes, drawn[-1:])
+    marks.draw_lines(axes, drawn[-1:])
     if ridge and bandwidth:
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
-        draw_lines(axes, [Line("memory", slope, Look(pane.GREY))])
+        marks.draw_lines(axes, [Line("memory", slope, Look(pane.GREY))])
         words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
         pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
     pane.log_ticks(axes.xaxis, units.number, math.inf)
@@ -395,17 +367,7 @@ def _paint_roofs(
     axes.set_xlabel("flop per byte, with A, B and C moved once")
     axes.set_ylabel(unit)
     pane.titles(axes, f"{sweep.title}, roofline", sweep.below)
-    name_ends(axes, drawn)
-
-
-def _pane(
-    title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = ()
-) -> pane.Pane:
-    def paint(axes: Axes) -> None:
-        draw_bars(axes, entries, unit)
-        pane.titles(axes, title, below, keys)
-
-    return pane.Pane(bars_height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
+    marks.name_ends(axes, drawn)
 
 
 def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
@@ -416,22 +378,23 @@ def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, st
 
 
 def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, Standing]:
-    ranked = [each for each in standings(run, setting, problem).values() if each.rank] if problem else []
+    ranked = (
+        [each for each in panels.standings(run, setting, problem).values() if each.rank] if problem else []
+    )
     return {each.row.title: each for each in sorted(ranked, key=lambda each: each.rank or 0)}
 
 
 _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are blue
 
 
-def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def ladder(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """A pane for each run, device and type: bars of kernels and libraries at one problem, the fastest first.
 
     The problem is that of `common_problem`. The measured peak is the first bar.
     """
-    drawn = []
     for subject in pane.subjects(runs):
         run, setting = subject.run, Setting(subject.device, subject.dtype)
-        problem = common_problem(run, setting)
+        problem = panels.common_problem(run, setting)
         ranked = _ranked(run, setting, problem)
         if problem is None or sum(each.row.device != HOST for each in ranked.values()) < 2:
             continue
@@ -440,8 +403,8 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         divisor, unit = _flops(top, [subject.dtype], scope)
         entries = []
         if peak:
-            part = BarPart(peak.rate / divisor, pane.PALE, "peak")
-            entries.append(Bar((part,), units.number(peak.rate / divisor), "measured peak"))
+            value = peak.rate / divisor
+            entries.append(bar(value, pane.PALE, "peak", units.number(value), "measured peak"))
         for name, each in ranked.items():
             assert each.rate is not None  # it has a rank
             fraction = derive.peak_fraction(run, each.row, scope, runs)
@@ -451,14 +414,13 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             text += f"   {units.percent(fraction)}" if fraction is not None else ""
             wide = derive.widened(run, each.row, each.rate, derive.shown_samples(each.row, scope))
             ends = wide.low / divisor, wide.high / divisor
-            part, said = BarPart(value, colour, name), sample(run, each.row, scope)
-            entries.append(Bar((part,), text, clean(name), each.is_fastest, said, ends))
+            said = sample(run, each.row, scope)
+            entries.append(bar(value, colour, name, text, clean(name), each.is_fastest, said, ends))
         of_peak = "; per cent of the measured peak" if peak else ""
         below = f"{problem.title}{of_peak}; black lines: 95 % intervals"
         used = {families.get(each.row.variant) for each in ranked.values()}
         keys = [(family, colour) for family, colour in _FAMILIES.items() if family in used]
-        drawn.append(_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys))
-    return drawn
+        yield bar_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)
 
 
 def colour_of(dtype: str) -> str:
@@ -467,16 +429,15 @@ def colour_of(dtype: str) -> str:
     return pane.COLOURS[index % len(pane.COLOURS)]
 
 
-def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+def precision(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """A pane for each run and device with several data types at one problem: bars grouped by kernel.
 
     At most eight kernels appear (`marks.looks`), fastest first, and the peaks if one comes near them.
     """
-    drawn = []
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
-        own = [setting for setting in settings(run) if setting.device == device]
-        problem = common_problem(run, *own)
+        own = [setting for setting in panels.settings(run) if setting.device == device]
+        problem = panels.common_problem(run, *own)
         ranked = {each.dtype: kernels for each in own if (kernels := _ranked(run, each, problem))}
         if problem is None or len(ranked) < 2:
             continue
@@ -487,7 +448,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         best = {name: max(each.rate.median for each in same if each.rate) for name, same in by_title.items()}
         variants = {name: same[0].row.variant for name, same in by_title.items()}
         divisor, unit = _flops(max(best.values()), dtypes, scope)
-        chosen = looks(best, variants, families)
+        chosen = marks.looks(best, variants, families)
         entries = []
         if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
             entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))
@@ -500,29 +461,26 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             entries.append(Group(clean(name), tuple(group)))
         below = f"{problem.title}; the fastest of each type in bold"
         keys = [(dtype, colour_of(dtype)) for dtype in dtypes]
-        drawn.append(_pane(f"GEMM by data type, {subject.where}", below, entries, unit, keys))
-    return drawn
+        yield bar_pane(f"GEMM by data type, {subject.where}", below, entries, unit, keys)
 
 
 def _typed(dtype: str, value: float, is_best: bool = False, said: str = "") -> Bar:
-    return Bar((BarPart(value, colour_of(dtype), dtype),), units.number(value), "", is_best, said)
+    return bar(value, colour_of(dtype), dtype, units.number(value), "", is_best, said)
 
 
 _MOST_BARS = 60  # in a pane
 _MOST_VARIANTS = 5
 
 
-def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+def workloads(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of bars by shape, for each device and type of runs with several problems that are no sweep."""
-    drawn = []
     for subject in pane.subjects(runs):
         gemms = [row for row in subject.run.rows if row.kind == "gemm"]
-        if not sweep_axis(gemms) and len({row.problem for row in gemms}) > 1:
-            drawn += _workloads(subject)
-    return drawn
+        if not panels.sweep_axis(gemms) and len({row.problem for row in gemms}) > 1:
+            yield from _workloads(subject)
 
 
-def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
+def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
     """A group of bars for each shape: up to five kernels, those that are fastest most often.
 
     Many shapes have fewer kernels, but at least two. Ties go to the higher rates on the other shapes.
@@ -535,7 +493,7 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
             shapes[row.label, row.problem][row.title] = (rate, row)
     best = {shape: max(rate for rate, _ in rated.values()) for shape, rated in shapes.items() if rated}
     if not best:
-        return []
+        return
     score: dict[str, float] = {}  # shapes won; of equals the kernel that is closer to the best on the others
     for shape, top in best.items():
         for title, (rate, _) in shapes[shape].items():
@@ -546,21 +504,21 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     fastest = fastest_rows(run, subject.device, subject.rows, scope)
     divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
-    def bar(shape: tuple[str, Problem | None], title: str) -> Bar:
-        rate, row = shapes[shape][title]
-        part = BarPart(rate / divisor, colours[title], title)
-        text = notes.marked(run, row, units.number(part.length), derive.shown_samples(row, scope))
-        return Bar((part,), text, "", row in fastest, sample(run, row, scope))
+    def kernel_bar(title: str, rate: float, row: Row) -> Bar:
+        text = notes.marked(run, row, units.number(rate / divisor), derive.shown_samples(row, scope))
+        return bar(rate / divisor, colours[title], title, text, "", row in fastest, sample(run, row, scope))
 
     entries = []
-    for shape in best:
-        label, problem = shape
+    for label, problem in best:
         name = "\n".join(filter(None, (clean(label), problem.shape if problem else "")))
-        entries.append(Group(name, tuple(bar(shape, title) for title in shown if title in shapes[shape])))
+        rated = shapes[label, problem]
+        entries.append(
+            Group(name, tuple(kernel_bar(title, *rated[title]) for title in shown if title in rated))
+        )
     keys = [(clean(title), colours[title]) for title in shown]
     below = f"The {len(shown)} of {len(score)} kernels that are fastest most often."
     below = below if len(score) > len(shown) else ""
-    return [_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)]
+    yield bar_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)
 
 
 _PART_NAMES = {"passes": "kernels", "kernel": "kernels", "waiting": "wait"}
@@ -572,12 +530,11 @@ _NAMED_PART = 0.07  # of the whole: narrower parts have no room for their figure
 _DRAWN = 0.2  # per cent: less cannot be seen
 
 
-def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of bars of the parts of the host scope in per cent, for each run, device and type.
 
     One problem has a bar for each kernel, of several each one for its fastest.
     """
-    drawn = []
     for subject in pane.subjects(runs):
         timed = (row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s)
         rows_of = by_key((row.problem, row) for row in timed if row.problem)
@@ -598,8 +555,7 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         below = "the fastest kernel of each size" if several else next(iter(rows_of)).title
         keys = [(name, colour) for name, colour in _PART_COLOURS.items() if name in used]
         title = f"{subject.dtype} GEMM with transfers, {subject.where}"
-        drawn.append(_pane(title, below, entries, "% of the time for one problem", keys))
-    return drawn
+        yield bar_pane(title, below, entries, "% of the time for one problem", keys)
 
 
 def _parts_bar(name: str, split: derive.Split) -> Bar:
@@ -616,9 +572,8 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
     return Bar(parts, whole, name, said=f"{name}: {said}")
 
 
-def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+def resource_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes for each run, device and type: each kernel's work-group at its largest problem, and its limit."""
-    drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
         ascending = sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0)
         entries = {row.title: _group_bar(row) for row in ascending}  # the largest problem counts
@@ -626,8 +581,7 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         keys = [("as launched", pane.COLOURS[0]), ("the largest that the kernel allows", pane.GREY)]
         if any(bar.parts[0].colour == pane.COLOURS[1] for bar in entries.values()):
             keys.append(("larger than allowed", pane.COLOURS[1]))
-        drawn.append(_pane(title, "", tuple(entries.values()), "work-items", keys))
-    return drawn
+        yield bar_pane(title, "", tuple(entries.values()), "work-items", keys)
 
 
 def _group_bar(row: Row) -> Bar:

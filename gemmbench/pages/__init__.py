@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path, PurePath
 
@@ -30,7 +31,7 @@ from gemmbench.options.comparing import Rules
 from gemmbench.regress import results
 from gemmbench.regress.compare import Comparison, compare, match_key
 from gemmbench.report import notes
-from gemmbench.report.table import NOTHING, Cell, Sheet
+from gemmbench.report.table import Cell, Sheet, table, table_of
 from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import sweep_axis
 
@@ -186,7 +187,8 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     if not order:
         return None, []
     devices, dtypes = (list(dict.fromkeys(names)) for names in zip(*order, strict=True))
-    lines, sentences = [], []
+    lines: list[dict[str, Cell]] = []
+    sentences = []
     for device, dtype in order[:_TOP_ROWS]:
         by_kernel = rated[device, dtype]
         tops = sorted(map(_top, by_kernel.values()), key=lambda top: -top[2].median)
@@ -197,30 +199,29 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         is_known = is_one_run and bool(others) and tops[0][2].is_above_all(others)
         for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
-            of_peak = units.share(fraction)
             rate, name = units.rate(known.median, rates.is_integer(dtype)), clean(row.title)
             figure = notes.marked(run, row, rate, rates.shown_samples(row, scope))
             assert row.problem is not None  # it has a rate
-            named = [device] * (len(devices) > 1) + [name]
-            texts = [*named, figure, row.problem.size, of_peak, *[dtype] * (len(dtypes) > 1)]
             is_fastest = is_known and row.title == first
-            lines.append(tuple(Cell(text, is_fastest and text is figure) for text in texts))
+            lines.append(
+                {
+                    **({"device": Cell(device)} if len(devices) > 1 else {}),
+                    "kernel": Cell(name),
+                    "best rate": Cell(figure, is_fastest),
+                    "size": Cell(row.problem.size),
+                    "of peak": Cell(units.share(fraction)),
+                    **({"type": Cell(dtype)} if len(dtypes) > 1 else {}),
+                }
+            )
             if is_fastest:
-                share = f", {of_peak} of the measured peak" if fraction else ""
+                share = f", {units.share(fraction)} of the measured peak" if fraction else ""
                 best = f"{figure} ({dtype}) at {row.problem.title}"
                 sentences.append(f"{name} is the fastest on {device}: {best}{share}.")
     ranked = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
     where = "each device" if len(devices) > 1 else devices[0]
-    columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
-    columns += ["type"] * (len(dtypes) > 1)
     star = ". * is the fastest." if sentences else ""
-    return Sheet(
-        caption=f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}{star}",
-        keys=(columns[0],),
-        blocks=(tuple(columns[1:]),),
-        rows=tuple(lines),
-        left=frozenset({"kernel", "type"}),
-    ), sentences
+    caption = f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}{star}"
+    return table_of(lines, caption=caption, left=["kernel", "type"]), sentences
 
 
 def _top(rated: Iterable[_Top]) -> _Top:
@@ -283,25 +284,20 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
 def _side_by_side(shared: _Problems, scope: str) -> Sheet:
     names = list(dict.fromkeys(name for by_run in shared.values() for name in by_run))
 
-    def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
-        tops = {name: _top(rated) for name, rated in shared[dtype, problem].items()}
+    def cell(key: tuple[str, Problem], name: str) -> str | None:
+        if name not in shared[key]:
+            return None
+        run, row, known = _top(shared[key][name])
+        figure = notes.marked(run, row, units.gflops(known.median), rates.shown_samples(row, scope))
+        return f"{figure} {clean(row.title)}"
 
-        def cell(name: str) -> Cell:
-            run, row, known = tops[name]
-            figure = notes.marked(run, row, units.gflops(known.median), rates.shown_samples(row, scope))
-            return Cell(f"{figure} {clean(row.title)}")
-
-        cells = (cell(name) if name in tops else NOTHING for name in names)
-        return (Cell(problem.size), Cell(dtype), *cells)
-
-    order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
     units_shown = " or ".join(sorted({rates.unit(dtype) for dtype, _ in shared}))
-    return Sheet(
+    return table(
+        sorted(shared, key=lambda key: (key[0], key[1].flops, key[1].shape)),
+        {"size": lambda key: key[1].size, "type": lambda key: key[0]},
+        {name: partial(cell, name=name) for name in names},
         caption=f"Highest rate of each run and its kernel, {units_shown} {SCOPE_WORDS[scope]}",
-        keys=("size", "type"),
-        blocks=(tuple(names),),
-        rows=tuple(line(*key) for key in order),
-        left=frozenset({"type", *names}),
+        left=["type", *names],
     )
 
 
@@ -353,31 +349,26 @@ def _subject(run: Run) -> str:
 
 
 def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
-    def facts(run: Run, device: str) -> dict[str, str]:
-        host = run.header.host
-        return {
-            "run": names[id(run)],
-            "started (UTC)": run.header.started_utc[:19].replace("T", " "),
-            "device": device,
-            "processor": host.cpu,
-            "cores": str(host.cores),
-            "busy before": f"{host.busy:.1f}",
-            "memory": units.size(host.memory_bytes),
-            "system": host.system,
-            "Python": host.python,
-            "NumPy": host.numpy,
-            "BLAS": host.blas,
-            "gemmbench": run.header.gemmbench,
-        }
-
-    titles = {id(run): dict.fromkeys(device.title for device in run.header.devices) for run in runs}
-    lines = [facts(run, title) for run in runs for title in titles[id(run)] or ("host",)]
-    sheet = Sheet(
-        keys=("run",),
-        blocks=(tuple(lines[0])[1:],),
-        rows=tuple(tuple(Cell(clean(text)) for text in line.values()) for line in lines),
-        left=frozenset(lines[0]) - {"cores", "busy before", "memory"},
-    )
+    lines = []
+    for run in runs:
+        host, titles = run.header.host, dict.fromkeys(device.title for device in run.header.devices)
+        for device in titles or ("host",):
+            facts = {
+                "run": names[id(run)],
+                "started (UTC)": run.header.started_utc[:19].replace("T", " "),
+                "device": device,
+                "processor": host.cpu,
+                "cores": str(host.cores),
+                "busy before": f"{host.busy:.1f}",
+                "memory": units.size(host.memory_bytes),
+                "system": host.system,
+                "Python": host.python,
+                "NumPy": host.numpy,
+                "BLAS": host.blas,
+                "gemmbench": run.header.gemmbench,
+            }
+            lines.append({name: Cell(clean(text)) for name, text in facts.items()})
+    sheet = table_of(lines, left=lines[0].keys() - {"cores", "busy before", "memory"})
     return PageSection("machines", "Where and when", sheets=(sheet,))
 
 
@@ -392,7 +383,7 @@ class _Draw:
     wanted: Wanted
     numbers: Iterator[int] = field(default_factory=count)  # a new number for each chart
 
-    def __call__(self, panes: Callable[[], Sequence[pane.Pane]], caption: str) -> list[Chart]:
+    def __call__(self, panes: Callable[[], Iterable[pane.Pane]], caption: str) -> list[Chart]:
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import pane
-from gemmbench.charts.marks import (
-    LINES_HEIGHT,
-    Bar,
-    BarPart,
-    Line,
-    Look,
-    Point,
-    bars_height,
-    draw_bars,
-    draw_lines,
-    name_ends,
-    size_axis,
-)
+from gemmbench.charts import marks, pane
 from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
@@ -34,9 +21,8 @@ from gemmbench.stats.intervals import Summary
 _TRANSFERS = "Transfers"
 
 
-def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+def peak(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of each run and device: bars of verified peaks by width, and by instruction; zeros omitted."""
-    drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "peak", typed=False):
         rated = [
             (row, rate.best)
@@ -45,31 +31,25 @@ def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
             if (rate := derive.rate(row, "kernel"))
         ]
         for is_matrix, title in ((False, "Measured peak"), (True, "Matrix instruction peak")):
-            if shown := [(row, rate) for row, rate in rated if ("width" not in row.parameters) == is_matrix]:
-                paint = partial(_peaks, run=subject.run, rated=shown, title=f"{title}, {subject.where}")
-                drawn.append(pane.Pane(bars_height(_peak_bars(subject.run, shown)[0]), paint))
-    return drawn
+            shown = [(row, rate) for row, rate in rated if ("width" not in row.parameters) == is_matrix]
+            if shown:
+                divisor, letter = units.scale(max(rate for _, rate in shown))
+                integers = any(derive.is_integer(row.dtype) for row, _ in shown)
+                unit = f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else "")
+                bars = _peak_bars(subject.run, shown, divisor)
+                yield marks.bar_pane(f"{title}, {subject.where}", "", bars, unit)
 
 
-def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str) -> None:
-    entries, letter = _peak_bars(run, rated)
-    integers = any(derive.is_integer(row.dtype) for row, _ in rated)
-    draw_bars(axes, entries, f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else ""))
-    pane.titles(axes, title)
-
-
-def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar], str]:
-    """A bar for each row, and the unit's letter. The best of each type and probe is bold and darker."""
-    divisor, letter = units.scale(max(rate for _, rate in rated))
-    entries = []
+def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]], divisor: float) -> list[marks.Bar]:
+    """A bar for each row. The best of each type and probe is bold and darker."""
+    bars = []
     for same in by_key(((row.dtype, row.variant), (row, rate)) for row, rate in rated).values():
         best = max(rate for _, rate in same)
         for row, rate in sorted(same, key=lambda pair: int(pair[0].parameters.get("width", 0))):
-            colour = pane.COLOURS[0] if rate == best else pane.COLOURS[5]
-            part = BarPart(rate / divisor, colour, _peak_name(row))
-            text = units.number(rate / divisor)
-            entries.append(Bar((part,), text, _peak_name(row), rate == best, sample(run, row)))
-    return entries, letter
+            colour, name = pane.COLOURS[0 if rate == best else 5], _peak_name(row)
+            text, said = units.number(rate / divisor), sample(run, row)
+            bars.append(marks.bar(rate / divisor, colour, name, text, name, rate == best, said))
+    return bars
 
 
 def _peak_name(row: Row) -> str:
@@ -82,14 +62,13 @@ def _peak_name(row: Row) -> str:
     return f"{name}, {rest}" if rest else name
 
 
-def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+def memory(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of bandwidth (GB/s) and latency (ns) by working set, transfers (GB/s) by size, launches."""
     over_size = (
         ("Bandwidth", "working-set", "GB/s", _gbps),
         ("Latency", "pointer-chase", "ns for one load", _nanoseconds),
         (_TRANSFERS, "transfer", "GB/s between host and device", _gbps),
     )
-    drawn = []
     for title, name, unit, figure in over_size:
 
         def wanted(row: Row, name: str = name) -> bool:
@@ -98,18 +77,20 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         for subject in pane.subjects(runs, wanted, typed=False):
             if any(figure(row) for row in subject.rows):
                 paint = partial(_over_bytes, subject=subject, title=title, unit=unit, figure=figure)
-                drawn.append(pane.Pane(LINES_HEIGHT, paint))
+                yield pane.Pane(marks.LINES_HEIGHT, paint)
     for subject in pane.subjects(runs, lambda row: row.kind == "latency" and not is_sized(row), typed=False):
-        entries = []
+        bars = []
         for row in subject.rows:
             if times := _time(row):
-                part = BarPart(times.median / 1e-6, pane.COLOURS[0], row.variant)
-                text, name = units.seconds(times.median), clean(row.variant)
-                entries.append(Bar((part,), text, name, said=sample(subject.run, row)))
-        if entries:
-            painted = partial(_launches, entries=entries, where=subject.where)
-            drawn.append(pane.Pane(bars_height(entries), painted))
-    return drawn
+                length, text, said = (
+                    times.median / 1e-6,
+                    units.seconds(times.median),
+                    sample(subject.run, row),
+                )
+                name = clean(row.variant)
+                bars.append(marks.bar(length, pane.COLOURS[0], row.variant, text, name, said=said))
+        if bars:
+            yield marks.bar_pane(f"An empty kernel, {subject.where}", "", bars, "us for one launch")
 
 
 def _over_bytes(
@@ -117,7 +98,7 @@ def _over_bytes(
 ) -> None:
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
-    at = size_axis(
+    at = marks.size_axis(
         axes,
         sorted({_bytes(row) for rows in measured.values() for row in rows}),
         lambda size: pane.short(units.size(size)),
@@ -126,11 +107,12 @@ def _over_bytes(
     drawn = []
     for number, (name, rows) in enumerate(measured.items()):
         points = [
-            Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row)) for row in rows
+            marks.Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row))
+            for row in rows
         ]
-        look = Look(pane.COLOURS[number % len(pane.COLOURS)], marker="o")
-        drawn.append(Line(name, points, look, clean(name)))
-    draw_lines(axes, drawn)
+        look = marks.Look(pane.COLOURS[number % len(pane.COLOURS)], marker="o")
+        drawn.append(marks.Line(name, points, look, clean(name)))
+    marks.draw_lines(axes, drawn)
     axes.set_yscale("log")
     pane.log_ticks(axes.yaxis, units.number)
     cache = subject.run.header.devices[subject.device].last_level_cache_bytes
@@ -143,7 +125,7 @@ def _over_bytes(
     axes.set_ylabel(unit)
     pane.titles(axes, f"{title}, {subject.where}", " " if low < cache < high else "")
     if len(drawn) > 1:
-        name_ends(axes, drawn)
+        marks.name_ends(axes, drawn)
 
 
 def _bytes(row: Row) -> int:
@@ -163,8 +145,3 @@ def _nanoseconds(row: Row) -> float | None:
 def _time(row: Row) -> Summary | None:
     scope = derive.finest_scope(row)
     return derive.summary(row, scope) if scope and row.status == "ok" else None
-
-
-def _launches(axes: Axes, entries: Sequence[Bar], where: str) -> None:
-    draw_bars(axes, entries, "us for one launch")
-    pane.titles(axes, f"An empty kernel, {where}")

@@ -135,6 +135,13 @@ def table(
     return Sheet(tuple(heading), caption, tuple(keys), names, rows, tuple(notes), frozenset(left))
 
 
+def table_of(lines: Sequence[Mapping[str, Cell]], caption: str = "", left: Iterable[str] = ()) -> Sheet:
+    """A table of lines that have their cells by heading. The first column identifies them."""
+    first, *others = lines[0]
+    rows = tuple(tuple(line.values()) for line in lines)
+    return Sheet((), caption, (first,), (tuple(others),), rows, left=frozenset(left))
+
+
 def format_known(value: float | None, text: Callable[[float], str]) -> str | None:
     """The text of a value, or None if it is unknown."""
     return None if value is None else text(value)

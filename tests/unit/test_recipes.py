@@ -52,7 +52,7 @@ VARIANTS = (AGAIN, """,
     "chart": {
         "gemmbench/gemm/gemm_chart.py": (
             "def time(",
-            "def again(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:\n"
+            "def again(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:\n"
             "    return time(runs, families)\n\n\ndef time(",
         ),
         "gemmbench/chart_views.py": (
@@ -85,7 +85,7 @@ probes = {each.variant for each in memory.memory_plan([device], ["memory"]) if i
 print(json.dumps({
     "kernel": isinstance(step, Case) and bool(step.source) and bool(names.choose_kernels("again")),
     "probe": "global-again" in probes,
-    "chart": len(chart_views.KINDS["again"].panes([run], families([run]))) > 0,
+    "chart": len([*chart_views.KINDS["again"].panes([run], families([run]))]) > 0,
     "export": run.text("again") == f"{len(run.rows)} rows",
 }))
 """
