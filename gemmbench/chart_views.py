@@ -115,10 +115,7 @@ _NONE: Families = MappingProxyType({})
 
 
 def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
-    """The kinds of charts that have a pane for the runs. A tuning run has none.
-
-    Charts of a device are excluded if a run has GEMMs.
-    """
+    """The kinds that have a pane for the runs. With GEMMs, charts of a device are excluded."""
     if any(map(is_tuning, runs)):
         return []
     with_gemm = any(row.kind == "gemm" for run in runs for row in run.rows)
@@ -132,10 +129,7 @@ def default_kind(run: Run) -> str:
 
 
 def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
-    """Draw saved runs into one file. Raises `ChartError` without rows for the kind, or if writing fails.
-
-    `families` has the family of each variant, in the order of the ladder.
-    """
+    """Draw saved runs into one file. Raises `ChartError` without rows for the kind, or if writing fails."""
     write(lambda: figure(runs, kind, families), path)
 
 
@@ -150,10 +144,7 @@ def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
-    """A chart as a matplotlib figure, with all panes of its kind. Call it inside `rc_context`.
-
-    Raises `ChartError` for an unknown kind, or without rows to draw.
-    """
+    """A chart of all panes of a kind, inside ``rc_context``. `ChartError` without rows to draw."""
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
@@ -177,9 +168,9 @@ _MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
 def ratios(comparison: Comparison) -> Iterator[Pane]:
-    """A pane for each device, the host last, with a bar for each row, the largest slowdown first.
+    """Yield a pane for each device with a bar for each row, the largest slowdown first.
 
-    Each has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12.
+    A pane has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12.
     """
     groups = by_key(
         (line.key[1], line)

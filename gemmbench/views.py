@@ -65,8 +65,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
     """The tables of a run. `order` holds variants in the order of the ladder.
 
-    Peaks appear if `verbose` or if there are no GEMM tables. `verbose` or the scope all adds a line for each
-    row.
+    Peaks appear if `verbose` or without GEMM tables; a line for each row if `verbose` or in the scope all.
     """
     scope = "all" if run.header.scope == "all" else rates.view_scope(run)
     view = VIEWS.get(run.header.view, _by_rows)

@@ -22,10 +22,9 @@ def named(path: Path, kind: str) -> Path:
 
 
 def load_matplotlib() -> None:
-    """Import matplotlib, if it is not imported yet. Call it before a module that imports it.
+    """Import matplotlib before a module that does. `UsageError` if that fails.
 
-    A backend in MPLBACKEND that is unknown here, such as a notebook's, is ignored. Raises `UsageError` if
-    matplotlib cannot be imported.
+    A backend in MPLBACKEND that is unknown here, such as a notebook's, is ignored.
     """
     if "matplotlib" in sys.modules:
         return

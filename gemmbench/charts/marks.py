@@ -67,9 +67,9 @@ def bar_pane(
     title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = (),
     text: Callable[[float], str] = units.number, band: float = 0.0,
 ) -> pane.Pane:  # fmt: skip
-    """A pane of bars with a title and a remark `below` it. `keys` are words and the colours of their bars.
+    """A pane of bars with a title, a remark `below` it, and keys: words and the colours of their bars.
 
-    `unit` is the label of the axis, and `text` formats its ticks. A grey `band` reaches as far on both sides.
+    A grey `band` reaches as far on both sides of zero.
     """
 
     def paint(axes: Axes) -> None:
@@ -91,10 +91,7 @@ def _rows(entry: Bar | Group) -> float:
 def draw_bars(
     axes: Axes, entries: Sequence[Bar | Group], unit: str, text: Callable[[float], str] = units.number
 ) -> None:
-    """Draw bars and groups from the top down over a linear axis.
-
-    `unit` is the label of the axis, and `text` formats its ticks.
-    """
+    """Draw bars and groups from the top down. `unit` is the label of the axis, `text` formats its ticks."""
     y, names = 0.0, dict[float, str]()
     for entry in entries:
         bars, step = ((entry,), 1.0) if isinstance(entry, Bar) else (entry.bars, _THIN)
@@ -224,8 +221,8 @@ def looks(
 ) -> dict[str, Look]:
     """Choose the lines that have a colour, at most `most`, and return their looks by label.
 
-    Mappings are in the order of the ladder: `best` rate and variant by label, family by variant. The first
-    variant, the user's best kernel, the two fastest, libraries and the best of each family have priority.
+    Mappings are in the order of the ladder. The first variant, the user's best kernel, the two fastest,
+    libraries and the best of each family have priority.
     """
 
     def family(label: str) -> str:
@@ -256,7 +253,7 @@ def size_axis(
 ) -> dict[int, float]:
     """Make the x axis a base-2 logarithmic axis of sizes, or of categories if sizes are within 1.5 %.
 
-    Returns each size's position. `text` formats labels, and `room` is as of `thinned`.
+    Returns each size's position. `room` is as of `thinned`.
     """
     steps = list(pairwise(sizes))
     if any(larger / smaller < _CLOSE for smaller, larger in steps):
@@ -276,11 +273,7 @@ def size_axis(
 
 
 def thinned(sizes: Sequence[int], room: float) -> list[int]:
-    """Select sizes whose labels do not touch on a logarithmic axis, in ascending order.
-
-    The last has priority, then the first, powers of two, small ones. `room` is the minimum distance of labels
-    as a fraction of the axis.
-    """
+    """Select sizes whose labels have `room` (a fraction) on a log axis: last, first, powers of 2."""
     span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
     shown: list[int] = []
     for size in sorted(sizes, key=lambda n: (n != sizes[-1], n != sizes[0], n & (n - 1) != 0, n)):

@@ -95,10 +95,9 @@ def draw_panes(panes: Callable[[], Iterable[Pane]], path: Path, needs: str) -> N
 
 
 def figure_of(panes: Callable[[], Iterable[Pane]], lacks: str, across: int) -> Figure:
-    """Draw panes as a matplotlib figure with at most `across` side by side. Call it inside ``rc_context``.
+    """Draw panes as a figure, `across` side by side. `ChartError` with `lacks` if there are no panes.
 
-    It sets matplotlib's style before it calls `panes`. Raises `ChartError` with the text of `lacks` if there
-    are no panes.
+    Call it inside ``rc_context``: it sets matplotlib's style before it calls `panes`.
     """
     set_style()
     content = list(panes())
@@ -108,10 +107,7 @@ def figure_of(panes: Callable[[], Iterable[Pane]], lacks: str, across: int) -> F
 
 
 def write(paint: Callable[[], Figure], path: Path) -> None:
-    """Replace a file with the figure that `paint` returns. The suffix decides the format.
-
-    Raises `ChartError` if it is not .png, .svg or .pdf, or writing fails.
-    """
+    """Replace a file with the figure that `paint` returns, by its suffix. `ChartError` if that fails."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -225,9 +221,9 @@ class PaneSubject:
 def subjects(
     runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
 ) -> list[PaneSubject]:
-    """Divide wanted rows among panes, one for each run and device, and for each data type if `typed`.
+    """Divide wanted rows among panes, one for each run and device, and for each type if `typed`.
 
-    Wanted are GEMM rows by default. Each pane also has the host's rows.
+    Each pane also has the host's rows.
     """
     shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []

@@ -36,8 +36,8 @@ def google_benchmark(run: Run, repetitions: bool = False) -> str:
     """A run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
 
     Each case and scope has its median as an entry, or with `repetitions` each batch, then aggregates.
-    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it. Times are for one problem or launch.
-    Probes of peak and bandwidth choose their work, so their times are for 1e9 operations or bytes.
+    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it. Probes of peak and bandwidth choose
+    their work, so their times are for 1e9 operations or bytes.
     """
     header = run.header
     context = {
@@ -155,10 +155,7 @@ Sample = tuple[Family, Labels, float]
 
 
 def openmetrics(run: Run) -> str:
-    """Gauges in base units for each case and scope. Without a result, ``gemmbench_ok`` is 0.
-
-    The label ``run`` is the name of the saved file, so that several runs can be collected together.
-    """
+    """Gauges in base units for each case and scope. Without a result, ``gemmbench_ok`` is 0."""
     families = by_key(
         (family, f"{family.name}{_labelled(names)} {value!r}")
         for family, names, value in _samples(run)

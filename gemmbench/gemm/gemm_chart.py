@@ -137,10 +137,9 @@ def _over_size(
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
 ) -> Iterator[pane.Pane]:  # fmt: skip
-    """A pane for each device, data type and shape with a line of values over size for each kernel.
+    """Yield a pane for each device, data type and shape with a line of values for each kernel.
 
-    `unit` returns the divisor and the axis label, given the largest value. `text` formats the ticks. `scale`
-    is linear from zero, logarithmic, or linear. `more` adds horizontal lines, in the unit of the values.
+    `unit` returns the divisor and the axis label, given the largest value. `more` adds horizontal lines.
     """
 
     def paint(axes: Axes, sweep: Sweep) -> None:
@@ -239,10 +238,7 @@ def versus(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of rates with and without transfers over size.
-
-    They show the two kernels fastest with transfers, the first to break even, and the host's BLAS, if it ran.
-    """
+    """Yield panes of rates with and without transfers of the best kernels and the host's BLAS over size."""
     for each in _sweeps(runs, families):
         sweep = each.with_series(partial(_contenders, families=families))
         if any(not curve.is_host for _, panel in sweep.parts for curve in panel.series):
@@ -388,10 +384,7 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 
 
 def ladder(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """A pane for each run, device and type: bars of kernels and libraries at one problem, the fastest first.
-
-    The problem is that of `common_problem`. The measured peak is the first bar.
-    """
+    """Yield panes of the measured peak, kernels and libraries at one problem, the fastest first."""
     for subject in pane.subjects(runs):
         run, setting = subject.run, Setting(subject.device, subject.dtype)
         problem = panels.common_problem(run, setting)
@@ -430,10 +423,7 @@ def colour_of(dtype: str) -> str:
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """A pane for each run and device with several data types at one problem: bars grouped by kernel.
-
-    At most eight kernels appear (`marks.looks`), fastest first, and the peaks if one comes near them.
-    """
+    """Yield panes of the fastest kernels at one problem in several data types, grouped by kernel."""
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
         own = [setting for setting in panels.settings(run) if setting.device == device]
@@ -531,10 +521,7 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of bars of the parts of the host scope in per cent, for each run, device and type.
-
-    One problem has a bar for each kernel, of several each one for its fastest.
-    """
+    """Yield panes of the parts of the host scope: of each kernel, or of the fastest at several problems."""
     for subject in pane.subjects(runs):
         timed = (row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s)
         rows_of = by_key((row.problem, row) for row in timed if row.problem)

@@ -27,11 +27,7 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of shapes for each device and data type, a line for every shape with its best kernel.
-
-    If several kernels were interleaved with that of ``--versus``, a table of ratios follows. If a program's
-    calls were counted, there is a table of them instead.
-    """
+    """The tables of shapes for each device and data type, or of a program's calls if they were counted."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if any(row.calls for row in rows):
         is_asked = "--dtype" in run.header.command  # which measures every shape in every type

@@ -153,11 +153,7 @@ class _Point:
 
 
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
-    """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
-
-    If libraries win everywhere, the fastest kernel is named too. `where` names the scope in a table of
-    several.
-    """
+    """What is fastest, and from which size a kernel with transfers beats the host's BLAS, as sentences."""
     points = [
         _Point(size, series, known)
         for size in panel.sizes
@@ -280,7 +276,7 @@ def by_device(
 ) -> Iterator[tuple[int, _T, list[Row]]]:
     """Yield device, part and rows for each device and each value of `part`, a function of a row.
 
-    Rows are in the `order` of variants, then the host's. The host is the device if nothing else ran.
+    Rows are in the `order` of variants, then the host's, which is the device if nothing else ran.
     """
     rank = {name: position for position, name in enumerate(order)}
     parts = dict.fromkeys(map(part, rows))

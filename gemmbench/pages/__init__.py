@@ -92,8 +92,8 @@ class Page:
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     """The content of a report: at most three sentences as summary, a chart, a table, and all sections.
 
-    Runs of the same cases on one machine are compared as a group, and only the last has its own section. With
-    `wanted.comparison` all runs are one group.
+    Runs of the same cases on one machine (or all, with `wanted.comparison`) are compared as a group, whose
+    last run has a section.
     """
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), names_of(runs), strict=True))
@@ -168,11 +168,7 @@ def _devices(run: Run) -> list[str]:
 
 
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
-    """The fastest kernels of each device and type: a table of at most six rows, and sentences on the best.
-
-    Each kernel is shown at its best problem. Tuning runs and unrelated shapes do not count. `runs` also
-    provide peaks.
-    """
+    """The fastest kernels of each device and type at their best problems, and sentences on the best."""
     scope, rated = rates.view_scope(*shown), dict[tuple[str, str], dict[str, list[_Top]]]()
     for run in shown:
         gemms = [row for row in run.rows if row.kind == "gemm"]
@@ -257,7 +253,7 @@ def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw
 
 
 def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSection]:
-    """Yield a section for each device: the fastest kernel of each run at the problems that runs share.
+    """Yield the fastest kernel of each run at the problems that runs share, for each device.
 
     `names` has names by the `id` of a run.
     """

@@ -98,10 +98,10 @@ class Job:
 def prepared(
     baseline: BaselineSet, options: CheckOptions, command: Sequence[str], make_machine: Maker
 ) -> Iterator[Job]:
-    """Plan a baseline's cases and start the measuring process, which ends with the context. Yield the job.
+    """Plan a baseline's cases and start the measuring process and old versions. Yield the job.
 
-    Old versions are started once, so that their errors appear now. Raises `UsageError` if a device or kernel
-    is missing, no row can be measured again, or an old version does not start.
+    Raises `UsageError` if a device or kernel is missing, no row can be measured again, or a version does not
+    start.
     """
     against, policy = options.against, options.policy_of(baseline.header.policy)
     if against is not None:  # two kernels are built and verified
@@ -135,7 +135,7 @@ def prepared(
 def follow(job: Job, listen: Listen) -> CheckOutcome:
     """Run a check, or with `--aa` measure every case several times. Pass each event to `listen`.
 
-    Ctrl-C or a write error ends it early. The outcome notes that, and holds all rows so far.
+    The outcome of one that Ctrl-C or a write error ended has all rows so far.
     """
     outcome = CheckOutcome(job.run)
     times = job.options.aa
@@ -171,11 +171,7 @@ def repeat(job: Job, times: int) -> Generator[Event, None, None]:
 
 
 def check(job: Job) -> Generator[Event, None, Comparison]:
-    """Measure every case once, suspicious rows again, and return the comparison. Yields progress events.
-
-    If a suspicious row or its control fails then, that row is "broken". Raises `RunFileError` if a row cannot
-    be written.
-    """
+    """Measure every case once, suspicious rows again, and return the comparison. Yields progress events."""
     yield from once(job)
     baseline, cases = job.baseline, _cases(job)
     first = verdicts.paired(baseline.runs, [job.run], baseline.rules)
@@ -241,10 +237,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 
 
 def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
-    """Choose a row that shows whether the machine, not the suspect's kernel, is slower; None if none fits.
-
-    All CPU devices and the host count as one device. Libraries come first, then steady rows.
-    """
+    """A row that shows whether the machine is slower, not the kernel: libraries, then steady rows."""
 
     def home(line: ComparedRow) -> int:
         return HOST if is_on_cpu(job.run, line.row) else line.key[1]
@@ -408,8 +401,7 @@ def _selected_devices(
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and their positions there by position in the baseline.
 
-    Missing ones are replaced, in order, by other devices of `selector`, if given, else omitted. Raises
-    `UsageError` if no device is here, or one differs beyond `--across`.
+    Raises `UsageError` if no device is here, or one differs beyond `--across`.
     """
     base_devices = baseline.header.devices
     used = sorted({key[1] for key in baseline.rows if HOST < key[1] < len(base_devices)})
@@ -463,10 +455,7 @@ class AAReport:
 
 
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
-    """Report how much the times of each row differ between measurements of unchanged code, over all runs.
-
-    It is the largest difference between any two measurements, as a fraction. Rows with one time are omitted.
-    """
+    """Report by how much the times of each row differ at most between runs of unchanged code."""
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
     for key, first in baseline.rows.items():

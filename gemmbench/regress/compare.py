@@ -1,9 +1,9 @@
 """Compare runs with baseline runs: pair their rows and decide which became slower.
 
 `Interval.finding` decides what a ratio of times, new over old, shows. Interleaved rows have one ratio with
-its 95 % interval. Between runs, a row has the ratio of medians and that of minima. Another program raises
-medians, but rarely every sample, so a row fails only if both ratios are high. Several baselines show how
-much runs differ, which widens the interval. With a single baseline, rows only differ or do not.
+its interval. Between runs, a row fails only if the ratios of medians and of minima are both high, because
+other programs raise medians, but rarely every sample. Several baselines widen the interval by how much they
+differ. With one, rows only differ or do not.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Cost(Interval):
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """Seconds of a row's samples for each flop (else each byte, else each launch); None without samples.
+    """Seconds for each flop (else byte, else launch), in `scope` or the finest; None without samples.
 
-    The samples are those of `scope`, or of the finest. The interval is NaN below three samples.
+    The interval is NaN below three samples.
     """
     chosen = rates.counted_scope(row, scope)
     times = rates.summary(row, chosen) if chosen else None
@@ -161,10 +161,9 @@ class Replicate:
 
 
 def match_key(of: Row | Case, device: int) -> RowKey:
-    """The key by which a row or case finds its partner in another run.
+    """The key by which a row or case finds its partner: a preset matches whatever its values.
 
-    Of the parameters it has only those in `of.given`, so a preset matches whatever its values. `device` is a
-    position in the reference header.
+    `device` is a position in the reference header.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
     given = of.parameters if of.given is None else of.given
@@ -173,10 +172,7 @@ def match_key(of: Row | Case, device: int) -> RowKey:
 
 
 def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
-    """Split a run into replicates: the n-th row of each case goes into the n-th replicate.
-
-    Keys have the positions of the devices in `reference`.
-    """
+    """Split a run into replicates: the n-th row of each case goes into the n-th replicate."""
     positions = device_map(reference, run.header)
     replicates: list[dict[RowKey, Row]] = []
     counts: dict[RowKey, int] = {}
@@ -190,9 +186,9 @@ def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
 
 
 def device_map(reference: Header, header: Header) -> tuple[int, ...]:
-    """For each device of a header, the position of the same device in a reference header.
+    """For each device of a header, its position in a reference header.
 
-    Others get unused positions in order, so that their rows are paired and refused as not comparable.
+    Unknown ones get unused positions in order, so that their rows are paired and refused.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     rest = iter([index for index in range(count + len(positions)) if index not in positions])
@@ -200,10 +196,7 @@ def device_map(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device, the position of an unused device with equal platform and name, or None.
-
-    Devices with the same known chip match first.
-    """
+    """For each wanted device, the position of an unused equal one, if known the same chip; or None."""
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
         for number, device in enumerate(wanted):
@@ -228,10 +221,7 @@ def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str
 def difference(
     old: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = (), scope: str | None = None
 ) -> str:
-    """The first difference that makes two rows with one key not comparable, and a remedy; "" without any.
-
-    `across` has the kinds of differences to ignore. `scope` is the timing scope, None or lacking the finest.
-    """
+    """The first difference that makes two rows with one key not comparable, and a remedy; or ""."""
     kind, reason = next(_differences(_facts(old, new, scope), across), (None, ""))
     if kind is None:
         return reason and f"{reason}; measure both runs alike"
@@ -291,9 +281,9 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
 
 
 def only_preset_differs(before: Row, after: Row) -> bool:
-    """Whether two rows used the kernel source of this gemmbench version, each with other parameters.
+    """Whether two rows used the kernel source of this gemmbench version, with other parameters.
 
-    The hash in a row covers source and parameters, so it is computed again for each row's parameters.
+    The hash in a row covers both, so it is computed again.
     """
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
@@ -312,10 +302,7 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 @dataclass(frozen=True)
 class Ratio(Interval):
-    """A ratio of times, new over old: of medians, with an interval that may be unknown (NaN), and of minima.
-
-    Interleaved rows have the median over pairs of batches, also as `minima`.
-    """
+    """A ratio of times, new over old: of medians, whose interval may be unknown (NaN), and of minima."""
 
     minima: float
 
@@ -400,10 +387,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """The number of lines with a ratio of times or the verdict "broken".
-
-        0 if these are rows of the host alone, and a device's row is lost.
-        """
+        """The number of lines with a ratio or "broken"; 0 for the host's alone, if a device's is lost."""
         stated = [line for line in self.lines if line.ratio is not None or line.verdict == "broken"]
         hosts = all(line.key[1] == HOST for line in stated)
         return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
@@ -454,10 +438,9 @@ def _environments(before: Run, now: Run) -> list[str]:
 
 
 def concluded(comparison: Comparison) -> Comparison:
-    """Return the comparison with the rule for the whole run applied, unless interleaved.
+    """Apply the rule for the whole run, and then fail rows with changed resources.
 
     If the median of all ratios exceeds 1.5 (or the general threshold), every row above it is "slower".
-    Changed resources fail last, so that such rows count with their ratio.
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     if rules.interleaved:
@@ -721,10 +704,7 @@ def judge(
 
 
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
-    """Judge a line by the pooled batches that alternated between new and old kernel; None without any.
-
-    With fewer than 12 pairs the interval is unknown, and so is the verdict.
-    """
+    """Judge a line by pooled batches that alternated between new and old kernel; None without any."""
     new, old = rates.interleaved_seconds(rows, rules.scope)
     if not new:
         return None

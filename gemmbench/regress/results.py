@@ -50,10 +50,9 @@ def to_markdown(comparison: Comparison, every: bool = False) -> str:
 
 
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
-    """A table of the changed rows for each device, the host last, then a sheet with only notes.
+    """A table of the changed rows for each device, then a sheet of notes: the conclusion and remarks.
 
-    The notes are the conclusion, why rows fail, and at most three remarks. With `every`, the tables have all
-    rows with a ratio, and all remarks appear.
+    With `every`, the tables have all rows with a ratio, and all remarks appear.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
@@ -361,8 +360,7 @@ def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) ->
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """GitHub workflow commands: errors for failing rows, warnings for uncertain and missing rows, a notice.
 
-    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. GitHub shows
-    ten of each level, so the tenth counts the rest.
+    Possibly slower rows fail if `strict`, lost ones if `missing_fails`. GitHub shows ten of each level.
     """
     errors = _failing_lines(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if line not in errors]
@@ -392,10 +390,7 @@ def _command(level: str, title: str, message: str) -> str:
 def to_junit(
     comparison: Comparison, strict: bool = False, missing_fails: bool = False, command: str = "compare"
 ) -> str:
-    """A JUnit report as XML text, with a test for each row. `strict` and `missing_fails` as for `to_github`.
-
-    A class is a device, without dots, which would separate packages.
-    """
+    """A JUnit report as XML, with a test for each row. `strict` and `missing_fails` as for `to_github`."""
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 

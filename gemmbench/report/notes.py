@@ -64,10 +64,7 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
 
 
 def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list[Note]:
-    """What the mark ``~`` means, the widest range of a rate, and what to do, if a row has it.
-
-    Also the share of quiet batches below 90 %. `scopes` are those of the table.
-    """
+    """What the mark ``~`` means, the widest range of a rate, and what to do, if a row has it."""
     rows = [row for row in rows if row.status == "ok"]
     share = rates.quiet_share(rows)
     calm = [Note(f"quiet for {units.percent(share)} of the time", _QUIET, "dim")] if share < _CALM else []
@@ -237,12 +234,6 @@ def figure(run: Run, row: Row | None, scope: str, divisor: float, best: bool = F
     if row is None or rate is None:
         return Cell("-", style="dim")
     return Cell(marked(run, row, units.number(rate / divisor), rates.shown_samples(row, scope)), best)
-
-
-def noise(row: Row) -> Cell:
-    """A cell with the noise of a row in its finest scope in per cent, or ``-``."""
-    value = rates.noise(row)
-    return Cell("-" if value is None else units.percent(value), style="dim" if value is None else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

@@ -23,7 +23,7 @@ _COLUMNS = len("⠋ 1000/1000 10:00:00 ")  # of the others, at most
 
 
 class Progress:
-    """A progress bar, and above it a line for each measured rate, on an interactive terminal.
+    """A bar, and above it a line for each measured rate, on an interactive terminal.
 
     With `verbose` there is a longer line for each finished row instead, on any stderr.
     """
@@ -133,10 +133,7 @@ def row_label(row: Row) -> str:
 
 
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
-    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``, or why it failed.
-
-    A GEMM's is in the scope or the next wider one, a probe's in its finest scope, of the best batch.
-    """
+    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``, or why it failed."""
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":
         return f"{label}: {WORDS[row.status]}, {clean(row.reason) or 'no reason given'}"

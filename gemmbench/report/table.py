@@ -61,10 +61,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table with numbers aligned right, except in the first and the `left` columns.
-
-    Columns that do not fit the terminal go below the others, with the key columns that tell rows apart.
-    """
+    """A table with numbers aligned right, except in the first and the `left` columns."""
 
     heading: tuple[str, ...] = ()  # parts of the first line, joined by commas
     caption: str = ""  # what the numbers are
@@ -209,7 +206,7 @@ def _split_columns(
 ) -> list[list[int]]:
     """Divide columns among tables that fit a width in characters, keeping blocks (of these lengths) whole.
 
-    Returns column numbers, without key columns. `keys` counts those of the first table and of further ones.
+    `keys` counts the key columns of the first table and of further ones.
     """
     tables: list[list[int]] = [[]]
     used, start = (sum(widths[:count]) + count - 1 for count in keys)
@@ -231,10 +228,7 @@ _VERSION = re.compile(r"(\d+\.\d+)[-+.\w]*")  # of a driver; a heading shows its
 
 
 def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
-    """The parts of a table's first line: device, driver and compute units, or processor and BLAS of the host.
-
-    With a data type, also the measured peaks that fractions refer to.
-    """
+    """Device, driver and compute units, or the host's processor and BLAS; with a type also its peaks."""
     if device == HOST:
         return (run.header.host.label, "host", clean(run.header.host.blas))
     facts = run.header.devices[device]

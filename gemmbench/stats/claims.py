@@ -83,7 +83,7 @@ Best = dict[tuple[str, Problem], tuple[Row, Evidence]]  # a row and its rate, by
 
 
 def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Best:
-    """The row with the highest median on a device for each data type and problem, of some rows of a run."""
+    """The row with the highest median on a device for each data type and problem."""
     best: Best = {}
     for row in rows:
         rate = compared(run, device, row, scope) if row.problem else None
@@ -95,7 +95,7 @@ def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Be
 
 
 def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
-    """Which of two devices runs all calls of certain shapes faster; "" unless calls were counted."""
+    """Which of two devices runs all counted calls of certain shapes faster, as a sentence; or ""."""
     pairs = [(old[key], new[key]) for key in old if key in new]
     times = [[all_calls(*each) for each in pair] for pair in pairs if pair[0][0].calls == pair[1][0].calls]
     sure = [pair for pair in times if all(each.is_certain for each in pair)]
@@ -114,7 +114,7 @@ def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
 
 
 def contenders(known: Mapping[_T, Evidence]) -> list[_T]:
-    """Those that no other is known to exceed, highest median first. A single one may be uncertain."""
+    """Those that no other is known to exceed, highest median first."""
     highest_low = max((each.low for each in known.values()), default=0.0)
     left = [key for key, each in known.items() if each.high >= highest_low]
     return sorted(left, key=lambda key: -known[key].median)

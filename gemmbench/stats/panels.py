@@ -61,10 +61,7 @@ class Panel:
 
 
 def sweep_axis(rows: Iterable[Row]) -> str | None:
-    """What the GEMM rows vary: ``m`` if all problems are square, ``k`` if only k differs, else None.
-
-    None also for a single problem, or if alpha, beta, layout, batch, or leading dimensions alone differ.
-    """
+    """``m`` if all problems are square, ``k`` if only k differs, None if anything else differs."""
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
     alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
     if len(alike) != 1 or not 2 <= len(problems) == len({(each.m, each.n, each.k) for each in problems}):
@@ -77,9 +74,9 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 
 
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
-    """The GEMM rows of a run as a panel for each device and data type.
+    """The GEMM rows of a run as a panel for each device and data type, with the host's rows of the type.
 
-    The host's rows are in every panel of their type. `axis` is m or k, and `order` is as for `series`.
+    `axis` is m or k, and `order` is as for `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -102,8 +99,8 @@ def series(
 ) -> tuple[Series, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
-    Rows of a title and size that differ in parameters become several series. Series follow `order`
-    (variants), then the order of the rows. Those of the host are last.
+    Rows of a size that differ in parameters become several series. They follow `order` (variants); the host's
+    are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -155,10 +152,7 @@ def settings(run: Run) -> list[Setting]:
 
 
 def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
-    """The best row of each variant on a problem, with its rate and its rank on a device, host included.
-
-    Rates are in `scope` (by default the run's), or the next wider one. Equal rates share a rank.
-    """
+    """The best row of each variant on a problem in a scope, with its rate and its rank, host included."""
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
     for row in _rows(run, setting).get(problem, ()):
@@ -185,10 +179,7 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
-    """The problem at which the kernels of some settings are compared; None if none has a rate.
-
-    The largest with a rate for more than half of the kernels, or for as many as any problem has.
-    """
+    """The largest problem with a rate for more than half of the kernels of some settings; or None."""
     figures: dict[Problem, set[tuple[str, str]]] = {}
     for problem, rows in (group for setting in settings for group in _rows(run, setting).items()):
         if rated := {(row.variant, row.dtype) for row in rows if rates.shown_rate(row, "kernel")}:
@@ -225,10 +216,7 @@ class BreakEven:
 
 
 def break_evens(run: Run, panel: Panel) -> tuple[BreakEven, ...]:
-    """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead.
-
-    Kernels that never win come last. Libraries do not count.
-    """
+    """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead."""
     host = baseline(panel)
     if host is None:
         return ()
@@ -245,7 +233,7 @@ def baseline(panel: Panel) -> Series | None:
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     """The smallest size from which the lead stays positive, interpolated in the logarithm of the size.
 
-    Leads are pairs of size and logarithm of a ratio of times. None if the last is not positive.
+    Leads are pairs of size and logarithm of a ratio of times.
     """
     if not leads or leads[-1][1] <= 0:
         return None

@@ -101,10 +101,7 @@ def byte_rate(row: Row) -> Rate | None:
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
-    """The rate in a scope, or in the next wider scope that the row has; None unless the row is ok.
-
-    Libraries, which report no kernel time, have their device scope, and the host's BLAS has host.
-    """
+    """The rate in a scope, or in the next wider scope that the row has; None unless the row is ok."""
     return rate(row, shown_samples(row, scope))
 
 
@@ -118,9 +115,9 @@ def _chained(samples: Mapping[str, object], scope: str) -> str:
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """Return a row as wrong, with a reason, if its median rate is above the theoretical peak.
+    """Return an ok row as wrong, with a reason, if its median rate is above the theoretical peak.
 
-    Only ok rows of GEMMs and of the probe ``flops`` are judged, in their finest scope.
+    Others than GEMMs and the probe ``flops`` are not judged.
     """
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
@@ -139,10 +136,7 @@ def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> st
 
 @dataclass(frozen=True)
 class Split:
-    """One problem in the host scope by part.
-
-    It is the problem with the median total, because medians of parts would not add up.
-    """
+    """The parts of the problem with the median total time, because medians of parts would not add up."""
 
     seconds: Mapping[str, float]
     whole_s: float | None
@@ -153,9 +147,9 @@ class Split:
 
 
 def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
-    """Select the problem with the median total time (the lower of two), and return its seconds by part.
+    """Select the problem with the median total time (the lower of two); None without parts.
 
-    `parts` has seconds for each problem by part, as `Row.parts`. None without parts.
+    `parts` has seconds for each problem by part, as `Row.parts`.
     """
     names = [name for name in PARTS if name in parts]
     if not names:
@@ -216,10 +210,7 @@ def best_of(values: Iterable[float | None]) -> float | None:
 
 
 def helpers_share(row: Row) -> float | None:
-    """The fraction of the device scope spent in pre- and post-processing kernels, a median over batches.
-
-    None unless the row is an ok GEMM and device events timed both scopes.
-    """
+    """The median share of pre- and post-processing kernels in a GEMM's device scope; None if unknown."""
     kernel, device = row.samples.get("kernel"), row.samples.get("device")
     if row.kind != "gemm" or row.status != "ok" or not kernel or not device:
         return None
@@ -271,9 +262,9 @@ def spread(row: Row, scope: str = "") -> float:
 
 
 def slowed(run: Run, row: Row, scope: str = "") -> float:
-    """How much other programs may have slowed the samples of a scope, by default the finest; as a fraction.
+    """How much other programs may have slowed the samples of a scope, as a fraction; 0 if enough are quiet.
 
-    0 if enough batches are quiet, else at least 10 %. Rows of earlier versions have bursts of the whole row.
+    By default of the finest scope. Rows of earlier versions have bursts of the whole row.
     """
     samples = row.samples.get(scope or finest_scope(row) or "")
     if samples and samples.bursts_s:
@@ -297,10 +288,7 @@ _Figure = TypeVar("_Figure", bound=Interval)
 
 
 def widened(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
-    """Seconds or a rate of a row's scope, whose interval is grown by the loss of its control bursts.
-
-    Without other programs the row may be faster: seconds get a smaller low end, rates a larger high.
-    """
+    """Seconds or a rate of a row's scope, whose interval is grown by the loss of its control bursts."""
     factor = 1 + slowed(run, row, scope)
     if isinstance(figure, Summary):
         return replace(figure, low=figure.low / factor)
@@ -319,10 +307,9 @@ def _best_burst(run: Run) -> float:
 
 
 def best_burst(rows: Iterable[Row]) -> float:
-    """The seconds of a fast control burst, which those of all rows are compared with; infinite without any.
+    """The seconds of a fast control burst (a fixed CPU kernel around rows); infinite without any.
 
-    A control burst is a fixed CPU kernel that runs before and after a row. It is the 10 % quantile of the
-    run's own bursts, or the median of cached rows if that is faster.
+    It is the 10 % quantile of the run's own bursts, or the median of cached rows if that is faster.
     """
     own: list[float] = []
     cached: list[float] = []
@@ -390,9 +377,9 @@ def peak(
 
 
 def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
-    """The peak of the device and units that a row ran on, searched in `others` too; None without one.
+    """The peak of the units that a row ran on, searched in `others` too; None without one, as on the host.
 
-    For the host's BLAS, the highest of the run's devices if all are CPUs.
+    For the host's BLAS, it is the highest of the run's devices if all are CPUs.
     """
     if not on_host(row):
         devices: Iterable[int] = (row.device,)
@@ -412,10 +399,7 @@ def peak_fraction(run: Run, row: Row, scope: str = "", others: Sequence[Run] = (
 
 @lru_cache(maxsize=64)
 def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -> Peak | None:
-    """The best rate of a batch in the kernel scope, among a run's verified peak rows; None without one.
-
-    Probes of tensor cores that are fed with zeros do not count. `sums` is as of `peak`.
-    """
+    """The best rate of a run's verified peak rows, except those fed with zeros. `sums` is as of `peak`."""
     kind = DTYPES[dtype].instruction if matrix else dtype
     sums = sums if kind == dtype else ""
     best = [
@@ -467,7 +451,7 @@ def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
 
 
 def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
-    """The seconds of rows of one case, and those of the batches that alternate with them, as two lists.
+    """The seconds of rows of one case, and those of the batches that alternate with them.
 
     Each row adds an even number of pairs (or its only one), because the order within pairs alternates.
     """

@@ -93,10 +93,7 @@ class Result:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the winner replaces the shipped preset: it is clearly faster, or the preset cannot run.
-
-        Clearly means that the 95 % interval of the overall speedup is above 1.
-        """
+        """Whether the winner replaces the shipped preset: it is clearly faster, or that cannot run."""
         if self.winner is None or not self.finished or self.fault is not None:
             return False
         trouble = self.default.trouble if self.default else None
@@ -105,11 +102,7 @@ class Result:
 
 
 def result(run: Run) -> Result:
-    """Read attempts, winner and speedups from a tuner's rows. Only the last finals count.
-
-    The winner is None if it is the shipped preset, or without finals; then there are no speedups either. The
-    overall speedup is the geometric mean over the problems of the search.
-    """
+    """Read attempts, winner and speedups from a tuner's rows. Only the last finals count."""
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
     rounds = [row for row in finals if row.phase != FINALIST]
