@@ -18,8 +18,8 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
-from gemmbench.regress.compare import ComparedRow, Comparison, Verdict, compare
-from gemmbench.regress.results import SUMMED_UP, change, interval, row_name, sentence
+from gemmbench.regress.compare import ComparedRow, Comparison, RowVerdict, compare
+from gemmbench.regress.results import SUMMED_UP, change, describe_line, interval, row_name
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ KINDS: dict[str, Kind] = {
     "versus": Kind(
         "the rate relative to that of the --versus kernel, at each size",
         f"rows measured with --versus {_SIZES}",
-        gemm_chart.versus,
+        gemm_chart.versus_panes,
     ),
     "workloads": Kind(
         "GFLOPS of the fastest kernels for each shape",
         "measured GEMM rows of several shapes that are not a sweep",
-        gemm_chart.workloads,
+        gemm_chart.workloads_panes,
     ),
     "precision": Kind(
         "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
@@ -72,7 +72,7 @@ KINDS: dict[str, Kind] = {
     "ladder": Kind(
         "every kernel at one size, fastest first, with the percentage of measured peak",
         "two kernels measured at the same problem",
-        gemm_chart.ladder,
+        gemm_chart.ladder_panes,
     ),
     "roofline": Kind(
         "GFLOPS versus arithmetic intensity, under the measured bandwidth and peak",
@@ -88,7 +88,7 @@ KINDS: dict[str, Kind] = {
     "peak": Kind(
         "the device's measured peak by data type, vector width and matrix instruction",
         "measured peak row",
-        peak_chart.peak,
+        peak_chart.peak_panes,
         of_device=True,
         across=1,
     ),
@@ -154,7 +154,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     return figure_of(lambda: KINDS[kind].panes(runs, families), lacks, KINDS[kind].across)
 
 
-COLOURS: Mapping[Verdict, str] = {
+_COLOURS: Mapping[RowVerdict, str] = {
     "slower": pane.COLOURS[1],
     "possibly slower": pane.COLOURS[4],
     "differs": pane.COLOURS[4],
@@ -175,7 +175,7 @@ def ratios(comparison: Comparison) -> Iterator[Pane]:
     groups = by_key(
         (line.key[1], line)
         for line in comparison.lines
-        if line.ratio and line.verdict in COLOURS and 0 < line.ratio.median < 1e6
+        if line.ratio and line.verdict in _COLOURS and 0 < line.ratio.median < 1e6
     )
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
         ordered = sorted(groups[device], key=lambda line: (line.verdict in SUMMED_UP, -abs(_change(line))))
@@ -190,7 +190,7 @@ def ratios(comparison: Comparison) -> Iterator[Pane]:
             below,
             list(map(_bar, lines)),
             "change of the time, %; right is slower",
-            [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts],
+            [(verdict, colour) for verdict, colour in _COLOURS.items() if verdict in verdicts],
             lambda value: f"{value:+g}" if value else "0",
             100 * max(line.threshold for line in lines),
         )
@@ -203,9 +203,9 @@ def _change(line: ComparedRow) -> float:
 def _bar(line: ComparedRow) -> Bar:
     assert line.ratio is not None  # others have no bar
     ends = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if interval(line) else None
-    said = f"{row_name(line.row)}: {sentence(line)}"
+    said = f"{row_name(line.row)}: {describe_line(line)}"
     text, name = change(line.ratio.median), row_text(line.row)
-    return bar(_change(line), COLOURS[line.verdict], line.verdict, text, name, said=said, interval=ends)
+    return bar(_change(line), _COLOURS[line.verdict], line.verdict, text, name, said=said, interval=ends)
 
 
 def row_text(row: Row) -> str:

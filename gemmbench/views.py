@@ -42,7 +42,7 @@ def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
         if len({row.key for row in gemms}) == len(gemms):
             return sweep_table.problem_sheets(run, scope, order)
         axis = None
-    return sweep_table.sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
+    return sweep_table.sweep_sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
 
 
 VIEWS: Mapping[str, View] = {
@@ -73,7 +73,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
     rows = sweep_table.row_sheets(run, order) if verbose or scope == "all" else []
     tables = _with_remark(run, tables, verbose) + [sheet for sheet in rows if sheet not in tables]
     if verbose or not tables:
-        tables += [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
+        tables += [*peak_table.peak_sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
     return tables + (conditions(run) if verbose else [])
 
 

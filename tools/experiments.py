@@ -80,7 +80,7 @@ def _steps(run: Run) -> str:
 def _host(run: Run) -> str:
     """The host scope's share of the device's rate, and the largest part beside the kernel."""
     for row in _rows(run, "block2x2-v4"):
-        if split := rates.split(row.parts):
+        if split := rates.split_parts(row.parts):
             share = _rate(row, "host") / _rate(row, "device")
             part = max((name for name in split.seconds if name != "kernel"), key=split.share)
             return f"{units.percent(share)}; {part} {units.percent(split.share(part))} of the time"
@@ -89,7 +89,7 @@ def _host(run: Run) -> str:
 
 def _cycle(run: Run) -> str:
     for row in _rows(run):
-        if split := rates.split(row.cycle):
+        if split := rates.split_parts(row.cycle):
             whole = split.whole_s or sum(split.seconds.values())
             return f"{units.seconds(whole)}, kernel {units.percent(split.share('kernel'))}"
     return _lacking(run)

@@ -56,7 +56,7 @@ def bar(length: float, colour: str, part: str, text: str, name: str = "", *rest:
 
 
 @dataclass(frozen=True)
-class Group:
+class BarGroup:
     """Bars that share a name."""
 
     name: str
@@ -64,8 +64,8 @@ class Group:
 
 
 def bar_pane(
-    title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = (),
-    text: Callable[[float], str] = units.number, band: float = 0.0,
+    title: str, below: str, entries: Sequence[Bar | BarGroup], unit: str,
+    keys: Sequence[tuple[str, str]] = (), text: Callable[[float], str] = units.number, band: float = 0.0,
 ) -> pane.Pane:  # fmt: skip
     """A pane of bars with a title, a remark `below` it, and keys: words and the colours of their bars.
 
@@ -82,14 +82,14 @@ def bar_pane(
     return pane.Pane(height + (0.2 if below else 0) + (0.2 if keys else 0), paint)
 
 
-def _rows(entry: Bar | Group) -> float:
+def _rows(entry: Bar | BarGroup) -> float:
     if isinstance(entry, Bar):
         return 1.0
     return max(_THIN * len(entry.bars) + _BETWEEN, _NAME * (1 + entry.name.count("\n")))
 
 
 def draw_bars(
-    axes: Axes, entries: Sequence[Bar | Group], unit: str, text: Callable[[float], str] = units.number
+    axes: Axes, entries: Sequence[Bar | BarGroup], unit: str, text: Callable[[float], str] = units.number
 ) -> None:
     """Draw bars and groups from the top down. `unit` is the label of the axis, `text` formats its ticks."""
     y, names = 0.0, dict[float, str]()

@@ -45,7 +45,7 @@ OWN_COLOUR = "#882255"  # of the user's own kernel; Paul Tol's wine
 OPAQUE: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 """The background of text on lines."""
 BELOW = ("data", "axes fraction")
-NEAR = 0.25  # of the measured peak: the peak is drawn if the fastest kernel comes that near
+NEAR_PEAK = 0.25  # of the measured peak: the peak is drawn if the fastest kernel comes that near
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text

@@ -27,7 +27,7 @@ from gemmbench.stats import rates
 from gemmbench.stats.rates import work as work_of
 
 NANO = 1e-9
-Entry = dict[str, Any]
+_Entry = dict[str, Any]
 
 # --- Google Benchmark: https://github.com/google/benchmark, src/json_reporter.cc and src/statistics.cc
 
@@ -59,11 +59,11 @@ def google_benchmark(run: Run, repetitions: bool = False) -> str:
     return json.dumps({"context": context, "benchmarks": entries}, allow_nan=False, indent=1) + "\n"
 
 
-def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[Entry]:
+def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[_Entry]:
     """The median of a series as one entry, or each batch and aggregates. `index` becomes ``family_index``."""
     batches = each.seconds if repetitions else (each.times.median,)
     count = len(batches)
-    common: Entry = {"family_index": index, "per_family_instance_index": 0}
+    common: _Entry = {"family_index": index, "per_family_instance_index": 0}
     common |= {"run_name": each.name, "repetitions": count, "threads": 1}
     of_giga = "" if each.is_fixed else "(time of 1e9 operations or bytes)"
     label = {"label": " ".join(clean(text) for text in (each.row.title, each.row.label, of_giga) if text)}
@@ -71,10 +71,10 @@ def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[Entry]:
     counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
     rates = [(name, rate, each.rates(rate, batches)) for name, rate in counters if rate]
 
-    def times(value: float) -> Entry:
+    def times(value: float) -> _Entry:
         return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
 
-    entries: list[Entry] = [
+    entries: list[_Entry] = [
         {
             "name": each.name,
             **common,

@@ -23,13 +23,13 @@ from gemmbench.gemm import workloads
 from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
-from gemmbench.report.figures import FIGURES, Figure, Kind, view
+from gemmbench.report.figures import FIGURES, Figure, ValueType, view
 from gemmbench.report.table import finite
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 
-Value = str | int | float | bool | None
+FlatValue = str | int | float | bool | None
 
 
 COLUMNS: tuple[Figure, ...] = (
@@ -70,7 +70,7 @@ _DERIVED = sorted(
 
 def _views(run: Run) -> Iterator[dict[str, Any]]:
     for row, name in zip(run.rows, labels(run), strict=True):
-        yield {**view(run, row), "net": workloads.derived(run, row), "benchmark": name}
+        yield {**view(run, row), "net": workloads.net_figures(run, row), "benchmark": name}
 
 
 @without_collection()
@@ -97,7 +97,7 @@ def to_json(run: Run) -> str:
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
-def to_flat(run: Run) -> list[dict[str, Value]]:
+def to_flat(run: Run) -> list[dict[str, FlatValue]]:
     """A dictionary for each row with all of `COLUMNS`. Values have the column's type, or are None."""
     return [{each.name: _converted(each.type, each.of(known)) for each in COLUMNS} for known in _views(run)]
 
@@ -112,11 +112,11 @@ def to_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def _converted(kind: Kind, value: object) -> Value:
+def _converted(kind: ValueType, value: object) -> FlatValue:
     return None if value is None else _CONVERTERS[kind](value)
 
 
-_CONVERTERS: Mapping[Kind, Callable[[Any], Value]] = {
+_CONVERTERS: Mapping[ValueType, Callable[[Any], FlatValue]] = {
     str: lru_cache(maxsize=1024)(lambda value: clean(str(value))),
     int: int,
     float: lambda value: float(value) if math.isfinite(value) else None,

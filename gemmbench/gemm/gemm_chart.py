@@ -11,7 +11,7 @@ from typing import Literal
 from matplotlib.axes import Axes
 
 from gemmbench.charts import marks, pane
-from gemmbench.charts.marks import Bar, BarPart, Group, Line, Look, Point, bar, bar_pane
+from gemmbench.charts.marks import Bar, BarGroup, BarPart, Line, Look, Point, bar, bar_pane
 from gemmbench.gemm.sweep_table import SCOPE_WORDS, fastest_rows
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -27,7 +27,7 @@ from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.panels import Panel, Series, Setting, Standing
 
-Values = Callable[[Row, str], Interval | None]  # of a row in a scope
+_Values = Callable[[Row, str], Interval | None]  # of a row in a scope
 _PEAK = Look(pane.GREY, (0, (8, 2, 1.5, 2)))
 
 
@@ -87,7 +87,7 @@ class Sweep:
     def rate_unit(self, largest: float) -> tuple[float, str]:
         return _flops(largest, [self.panel.dtype], self.scope)
 
-    def having(self, values: Values) -> Sweep:
+    def having(self, values: _Values) -> Sweep:
 
         def shown(curve: Series) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())
@@ -117,7 +117,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 
 
 def _drawn(
-    run: Run, curve: Series, values: Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
+    run: Run, curve: Series, values: _Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
     """A line's points at the sizes in `at`, with intervals; NaN where a row has no value."""
     points = []
@@ -132,7 +132,7 @@ def _drawn(
 
 
 def _over_size(
-    runs: Sequence[Run], families: pane.Families, values: Values,
+    runs: Sequence[Run], families: pane.Families, values: _Values,
     unit: Callable[[Sweep, float], tuple[float, str]], text: Callable[[float], str] = units.number,
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
@@ -186,7 +186,7 @@ def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
     drawn = {}
     for run, panel in sweep.parts:
         peak = derive.peak(run, panel.device, panel.dtype, others=runs)
-        if peak and max(_best(curve, sweep.scope) for curve in panel.series) > pane.NEAR * peak.rate:
+        if peak and max(_best(curve, sweep.scope) for curve in panel.series) > pane.NEAR_PEAK * peak.rate:
             name = f"peak {units.rate(peak.rate, derive.is_integer(panel.dtype))}"
             drawn[name] = Line("peak", [Point(0, peak.rate)] * 2, _PEAK, name)
     return list(drawn.values())
@@ -226,7 +226,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
     return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows))
 
 
-def versus(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
+def versus_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Panes of the rate over that of ``--versus``'s kernel, over size, with a line at 1; none without it."""
 
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
@@ -383,7 +383,7 @@ def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, St
 _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are blue
 
 
-def ladder(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
+def ladder_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
     """Yield panes of the measured peak, kernels and libraries at one problem, the fastest first."""
     for subject in pane.subjects(runs):
         run, setting = subject.run, Setting(subject.device, subject.dtype)
@@ -440,15 +440,15 @@ def precision(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pan
         divisor, unit = _flops(max(best.values()), dtypes, scope)
         chosen = marks.looks(best, variants, families)
         entries = []
-        if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
-            entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))
+        if peaks and max(best.values()) > pane.NEAR_PEAK * max(peaks.values()):
+            entries.append(BarGroup("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))
         for name in sorted(chosen, key=lambda name: -best[name]):
             group = [
                 _typed(d, kernel.rate.median / divisor, kernel.is_fastest, sample(run, kernel.row, scope))
                 for d in dtypes
                 if (kernel := ranked[d].get(name)) and kernel.rate
             ]
-            entries.append(Group(clean(name), tuple(group)))
+            entries.append(BarGroup(clean(name), tuple(group)))
         below = f"{problem.title}; the fastest of each type in bold"
         keys = [(dtype, colour_of(dtype)) for dtype in dtypes]
         yield bar_pane(f"GEMM by data type, {subject.where}", below, entries, unit, keys)
@@ -462,7 +462,7 @@ _MOST_BARS = 60  # in a pane
 _MOST_VARIANTS = 5
 
 
-def workloads(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
+def workloads_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of bars by shape, for each device and type of runs with several problems that are no sweep."""
     for subject in pane.subjects(runs):
         gemms = [row for row in subject.run.rows if row.kind == "gemm"]
@@ -503,7 +503,7 @@ def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
         name = "\n".join(filter(None, (clean(label), problem.shape if problem else "")))
         rated = shapes[label, problem]
         entries.append(
-            Group(name, tuple(kernel_bar(title, *rated[title]) for title in shown if title in rated))
+            BarGroup(name, tuple(kernel_bar(title, *rated[title]) for title in shown if title in rated))
         )
     keys = [(clean(title), colours[title]) for title in shown]
     below = f"The {len(shown)} of {len(score)} kernels that are fastest most often."
@@ -523,7 +523,7 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Yield panes of the parts of the host scope: of each kernel, or of the fastest at several problems."""
     for subject in pane.subjects(runs):
-        timed = (row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s)
+        timed = (row for row in subject.rows if (split := derive.split_parts(row.parts)) and split.whole_s)
         rows_of = by_key((row.problem, row) for row in timed if row.problem)
         if not rows_of:
             continue
@@ -536,7 +536,7 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
             for row in rows
             for at in [f", {clean(row.label) or row.problem.size}" if several and row.problem else ""]
             for name, parts in (("", row.parts), (", map cycle", row.cycle))
-            if (split := derive.split(parts))
+            if (split := derive.split_parts(parts))
         ]
         used = {part.name for bar in entries for part in bar.parts if part.length >= _DRAWN}
         below = "the fastest kernel of each size" if several else next(iter(rows_of)).title

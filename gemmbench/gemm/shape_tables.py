@@ -145,7 +145,7 @@ def _workloads_sheet(
     def cell(line: _ShapeLine | None, name: str) -> str | None:
         figure, text = figures[name]
         values, doubts = zip(*map(figure, [line] if line else lines), strict=True)
-        mark = notes.UNCERTAIN if any(doubts) else ""
+        mark = notes.TILDE if any(doubts) else ""
         return format_known(values[0] if line else _mean(values), lambda value: f"{mark}{text(value)}")
 
     columns = {
@@ -190,8 +190,8 @@ class _CallsLine:
     dtype: str
     calls: int
     flops: int
-    library: claims.Evidence | None  # seconds
-    best: claims.Evidence | None
+    library: claims.Claim | None  # seconds
+    best: claims.Claim | None
     kernel: str = ""  # that `best` is of
     is_faster: bool = True  # it is known to be faster than the library
     is_fastest: bool = True  # it is known to be faster than all others
@@ -209,7 +209,7 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     flops = sum(line.flops for line in lines) + (left_out.flops if left_out else 0)
     shown = [*lines[:count], *([_rest(lines[count:], name)] if lines[count:] else [])]
 
-    def seconds(time: claims.Evidence | None) -> str | None:
+    def seconds(time: claims.Claim | None) -> str | None:
         return _mark(time) + units.seconds(time.median) if time else None
 
     def ratio(line: _CallsLine) -> str | None:
@@ -246,8 +246,8 @@ def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row]
     )
 
 
-def _mark(*seconds: claims.Evidence) -> str:
-    return "" if all(each.is_certain for each in seconds) else notes.UNCERTAIN
+def _mark(*seconds: claims.Claim) -> str:
+    return "" if all(each.is_certain for each in seconds) else notes.TILDE
 
 
 def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope: str) -> _CallsLine:

@@ -27,7 +27,7 @@ from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels,
 _T = TypeVar("_T")
 
 
-def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
+def sweep_sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """The tables of each device and data type: rates, ratios of ``--versus``, GFLOP/J, as far as measured."""
     tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
     shown = (_shown(run, panel, scope) for panel in panels(run, axis, order))
@@ -85,7 +85,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     divisor, unit = rates.table_unit(panel.dtype, (rates.median_rate(row, scope) for row in rows))
 
     def cell(row: Row | None) -> Cell:
-        return notes.figure(run, row, scope, divisor, row in best)
+        return notes.rate_cell(run, row, scope, divisor, row in best)
 
     def of_peak(series: Series) -> str | None:
         return peak_cell(run, tuple(series.rows.values()), scope)
@@ -126,7 +126,7 @@ def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> str | None:
     if not shares:
         return None
     share, row = max(shares, key=lambda pair: pair[0])
-    return f"{notes.UNCERTAIN if is_share_uncertain(run, row, scope) else ''}{units.share(share)}"
+    return f"{notes.TILDE if is_share_uncertain(run, row, scope) else ''}{units.share(share)}"
 
 
 def is_share_uncertain(run: Run, row: Row, scope: str) -> bool:
@@ -149,7 +149,7 @@ class _Point:
 
     size: int
     series: Series
-    rate: claims.Evidence
+    rate: claims.Claim
 
 
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
@@ -308,7 +308,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         return Cell(f"{figure}{ends}", row in best[scope])
 
     def of_peak(row: Row) -> str | None:
-        mark = notes.UNCERTAIN if is_share_uncertain(run, row, compared) else ""
+        mark = notes.TILDE if is_share_uncertain(run, row, compared) else ""
         return format_known(rates.peak_fraction(run, row), lambda share: f"{mark}{units.percent(share)}")
 
     subjects: Columns[Row] = {
@@ -390,7 +390,7 @@ def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
     if interval:
         return f"{figure} [{low}, {high}]"
     unsure = against.high - against.low > 2 * rates.UNCERTAIN * against.median
-    return f"{notes.UNCERTAIN if unsure else ''}{figure}"
+    return f"{notes.TILDE if unsure else ''}{figure}"
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
@@ -429,7 +429,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     where = f" {SCOPE_WORDS[scope]}" if len(scopes) > 1 else ""
 
     def rate_cell(row: Row, s: str) -> Cell:
-        cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
+        cell, rate = notes.rate_cell(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
         return replace(cell, text=f"{cell.text} {_ends(run, row, s, rate, divisor)}") if rate else cell
 
     has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
@@ -470,7 +470,7 @@ def _page(row: Row, scope: str) -> Iterator[Sheet]:
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
     for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
-        if split := rates.split(seconds):
+        if split := rates.split_parts(seconds):
             yield _parts(what, split)
     if row.launches:
         yield _launches(row)
@@ -604,7 +604,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
 
     columns: Columns[Series] = {
         "energy": lambda series: joules_cell(largest(series)),
-        "power": lambda series: format_known(rates.watts(largest(series)), units.watts),
+        "power": lambda series: format_known(rates.mean_watts(largest(series)), units.watts),
         "idle": lambda series: format_known(largest(series).energy.idle_w, units.watts),
     }
     caption = f"{panel.dtype} GFLOP/J; energy and power at the largest size, idle draw before it"

@@ -377,7 +377,7 @@ def nets(run: Run) -> tuple[Net, ...]:
     return tuple(made)
 
 
-def derived(run: Run, row: Row) -> dict[str, float]:
+def net_figures(run: Run, row: Row) -> dict[str, float]:
     """A row's seconds in AlexNet and their share of the time; empty unless it is a layer's fastest row."""
     for net in nets(run):
         for name, product in net.products.items():

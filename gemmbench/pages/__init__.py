@@ -40,7 +40,7 @@ _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
 _LEFT_OUT = ("time",)  # kinds of charts that a report draws only on request: throughput says the same
 
-_Top = tuple[Run, Row, claims.Evidence]  # a rate, and the row that has it
+_Top = tuple[Run, Row, claims.Claim]  # a rate, and the row that has it
 _Problems = dict[tuple[str, Problem], dict[str, list[_Top]]]  # all rates by run
 
 
@@ -55,7 +55,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Chart:
+class PageChart:
     """A pane as SVG."""
 
     kind: str  # "" for charts that belong to no kind
@@ -72,7 +72,7 @@ class PageSection:
     lead: str = ""
     command: str = ""
     sheets: tuple[Sheet, ...] = ()
-    charts: tuple[Chart, ...] = ()
+    charts: tuple[PageChart, ...] = ()
     folded: str = ""  # title of the tables that open on a click
     folds: tuple[Sheet, ...] = ()
 
@@ -84,7 +84,7 @@ class Page:
     title: str
     about: str
     summary: tuple[str, ...]
-    chart: Chart | None  # beside the summary; its own section does not repeat it
+    chart: PageChart | None  # beside the summary; its own section does not repeat it
     table: Sheet | None
     parts: tuple[PageSection, ...]
 
@@ -379,13 +379,13 @@ class _Draw:
     wanted: Wanted
     numbers: Iterator[int] = field(default_factory=count)  # a new number for each chart
 
-    def __call__(self, panes: Callable[[], Iterable[pane.Pane]], caption: str) -> list[Chart]:
+    def __call__(self, panes: Callable[[], Iterable[pane.Pane]], caption: str) -> list[PageChart]:
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():
             return [self._chart("", figure, caption) for figure in pane.separate_figures(panes)]
 
-    def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
+    def suited(self, runs: Sequence[Run]) -> Iterator[PageChart]:
         """Draw each kind of chart that suits the runs and is wanted, by default all but `_LEFT_OUT`."""
         chosen = self.wanted.charts
         known = families(runs)
@@ -397,11 +397,12 @@ class _Draw:
                     charts = [self._chart(kind, figure, idea[:1].upper() + idea[1:]) for figure in figures]
                 yield from charts
 
-    def _chart(self, kind: str, figure: Figure, caption: str) -> Chart:
+    def _chart(self, kind: str, figure: Figure, caption: str) -> PageChart:
         """Convert a figure to a chart. Its colours are CSS variables, which dark mode replaces."""
         title = " ".join(figure.axes[0].get_title(loc="left").split())
         svg = pane.to_svg(figure, f"{title}. {caption}", next(self.numbers))
-        return Chart(kind, _STYLE.sub(lambda style: _COLOUR.sub(r"var(--c\1,#\1)", style[0]), svg), caption)
+        svg = _STYLE.sub(lambda style: _COLOUR.sub(r"var(--c\1,#\1)", style[0]), svg)
+        return PageChart(kind, svg, caption)
 
 
 def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:

@@ -13,7 +13,7 @@ from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
-from gemmbench.probes.peak_table import PLAIN, is_sized
+from gemmbench.probes.peak_table import FLOPS, is_sized
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Summary
@@ -21,7 +21,7 @@ from gemmbench.stats.intervals import Summary
 _TRANSFERS = "Transfers"
 
 
-def peak(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
+def peak_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     """Panes of each run and device: bars of verified peaks by width, and by instruction; zeros omitted."""
     for subject in pane.subjects(runs, lambda row: row.kind == "peak", typed=False):
         rated = [
@@ -58,7 +58,7 @@ def _peak_name(row: Row) -> str:
     name = row.dtype + "".join(f" + {values.pop(each)}" for each in ("accumulator",) if each in values)
     if (width := values.pop("width", "1")) != "1":
         name += f" x {width}"
-    rest = " ".join(filter(None, ("" if row.variant == PLAIN else clean(row.variant), *values.values())))
+    rest = " ".join(filter(None, ("" if row.variant == FLOPS else clean(row.variant), *values.values())))
     return f"{name}, {rest}" if rest else name
 
 

@@ -21,7 +21,7 @@ from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
 
-PLAIN = "flops"  # the probe whose rows are named by the data type alone
+FLOPS = "flops"  # the probe whose rows are named by the data type alone
 _MOST_REMARKS = 3  # below a table, unless -v was given
 _AGAIN = "close other programs and run again; -v has the reasons"
 _LACKING = ("unsupported", "skipped")
@@ -31,7 +31,7 @@ _EVIDENCE = {"doubling": "doubling", "event_over_wall": "event/wall", "unrolling
 _SHARES = {"p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
-def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+def peak_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """Tables of each device: arithmetic, units for short types, and with `verbose` a line for every row."""
     rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
     return [sheet for device in sorted(rows) for sheet in _peaks(run, device, rows[device], verbose)]
@@ -40,11 +40,11 @@ def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
     believed = [rate.best for row in rows if (rate := _if_verified(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
-    floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
+    floats = [row for row in rows if (row.variant, row.dtype) == (FLOPS, "float")]
 
     def line(row: Row) -> str:
         into = row.parameters.get("accumulator")
-        name = row.dtype if row.variant == PLAIN else f"{row.variant} {row.dtype}"
+        name = row.dtype if row.variant == FLOPS else f"{row.variant} {row.dtype}"
         return f"{name}{f' > {into}' if into else ''}{'' if _is_float(row) else f' ({letter}IOPS)'}"
 
     def emulated(row: Row) -> str:
@@ -52,7 +52,7 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
         top = _rate(row)
         best = max((rate.best for each in floats if (rate := _if_verified(each, _rate(each)))), default=0.0)
         is_short = (
-            row.variant == PLAIN and _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
+            row.variant == FLOPS and _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
         )
         return "emulated" if top and on_cpu and is_short and top.best < best else ""
 
@@ -156,7 +156,7 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
 
 
 def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST or row.variant != PLAIN:
+    if device == HOST or row.variant != FLOPS:
         return None
     return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
 
@@ -267,8 +267,8 @@ def _row_name(row: Row) -> str:
     if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
         return f"{clean(row.variant)} of {units.size(int(row.parameters['bytes']))}"
-    name = row.dtype if row.variant == PLAIN else row.variant
-    if row.kind == "peak" and row.variant != PLAIN:
+    name = row.dtype if row.variant == FLOPS else row.variant
+    if row.kind == "peak" and row.variant != FLOPS:
         name = f"{row.variant} {row.dtype}"
     width, others = row.parameters.get("width"), [row.parameters.get(n) for n in ("accumulator", "operands")]
     there = [str(other) for other in others if other is not None]

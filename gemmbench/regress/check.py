@@ -36,7 +36,7 @@ from gemmbench.regress.compare import (
     Cost,
     Ratio,
     Replicate,
-    Verdict,
+    RowVerdict,
     cost,
 )
 from gemmbench.regress.results import rounded_percent, row_name, where
@@ -46,7 +46,7 @@ from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 LOOKS = 2  # further measurements of a suspicious row
-_CHANGED: tuple[Verdict, ...] = ("slower", "faster")
+_CHANGED: tuple[RowVerdict, ...] = ("slower", "faster")
 _AA_SHARE = 0.95  # of the rows, for the conclusion
 _CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
@@ -200,7 +200,7 @@ class Candidate:
     control: ComparedRow | None  # a row that alternates with it and shows the speed of the machine
     rows: list[tuple[Row, float]] = field(default_factory=list)  # and how much longer the control took
     failed: dict[RowKey, Row] = field(default_factory=dict)  # of the row itself, or of its control
-    finding: Verdict = "cannot tell"  # of all its pairs of batches, if interleaved
+    finding: RowVerdict = "cannot tell"  # of all its pairs of batches, if interleaved
     found_at: int = 0  # how many further measurements came before this finding
 
     @property
@@ -363,7 +363,7 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     line = verdicts.with_times(line, old, new)
     why = verdicts.disturbance([pair for pair in (*rows[0], *rows[1]) if is_on_cpu(*pair)])
     why = why and f"{why}: stop other programs"
-    return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why)
+    return verdicts.judge_times(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why)
 
 
 def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:

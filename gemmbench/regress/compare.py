@@ -43,11 +43,11 @@ QUIET_LIMIT = 1.4
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %
 _CONTROL = 0.05  # control bursts that differ by more than this show another program
 
-Verdict = Literal[
+RowVerdict = Literal[
     "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
     "differs", "new", "on another device", "within", "unchanged", "faster",
 ]  # fmt: skip
-VERDICTS: dict[Verdict, str] = {
+VERDICTS: dict[RowVerdict, str] = {
     "slower": "above the limit at which a row fails",
     "broken": "ok in the baseline, and without a correct result now",
     "resources changed": "other registers, spills or local memory, with --fail-on resources",
@@ -64,9 +64,9 @@ VERDICTS: dict[Verdict, str] = {
 }
 """Every verdict, the worst first."""
 
-ELSEWHERE: Verdict = "on another device"
-LOST: tuple[Verdict, ...] = ("missing", "not comparable")
-FAILING: tuple[Verdict, ...] = ("slower", "broken", "resources changed")
+ELSEWHERE: RowVerdict = "on another device"
+LOST: tuple[RowVerdict, ...] = ("missing", "not comparable")
+FAILING: tuple[RowVerdict, ...] = ("slower", "broken", "resources changed")
 
 _NO_RATE = "without a time on either side"
 _CACHED = "cached from an earlier run, not measured in the new one"
@@ -318,7 +318,7 @@ class ComparedRow:
     key: RowKey
     row: Row  # the new one; the baseline's if there is none
     device: str  # its title
-    verdict: Verdict
+    verdict: RowVerdict
     reason: str = ""
     threshold: float = 0.0
     ratio: Ratio | None = None  # None if nothing was compared; its interval is unknown with a single baseline
@@ -382,7 +382,7 @@ class Comparison:
         return any(line.is_inconclusive for line in self.lines)
 
     @property
-    def counts(self) -> Counter[Verdict]:
+    def counts(self) -> Counter[RowVerdict]:
         return Counter(line.verdict for line in self.lines)
 
     @property
@@ -522,7 +522,7 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
         return replace(line, verdict="cannot tell", reason="over its budget; raise --budget")
     if rules.interleaved:
         return replace(line, reason=outcome(row))
-    verdict: Verdict = "possibly slower" if rules.given_threshold(row) is None else "slower"
+    verdict: RowVerdict = "possibly slower" if rules.given_threshold(row) is None else "slower"
     return replace(line, verdict=verdict, reason="over its budget; raise --budget")
 
 
@@ -617,7 +617,7 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     limit = QUIET_LIMIT if is_quiet else _limit(first.run, first.rows[key])
     doubts = disturbance(rows), doubt(rows)
     why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
-    return judge(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
+    return judge_times(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
 
 
 def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
@@ -663,7 +663,7 @@ def doubt(rows: Sequence[tuple[Run, Row]]) -> str:
     return "" if known else "no control bursts show whether other programs ran"
 
 
-def judge(
+def judge_times(
     rules: Rules,
     line: ComparedRow,
     ratio: Ratio,
@@ -684,7 +684,7 @@ def judge(
     widened = replace(ratio, low=ratio.low / (1 + spread), high=ratio.high * (1 + spread))
     above = 1 + threshold + spread
     would_fail = ratio.smaller > (above if is_given else max(limit, above))
-    verdict: Verdict = widened.finding(threshold)
+    verdict: RowVerdict = widened.finding(threshold)
     reason = ""
     if verdict in ("slower", "faster") and disturbance:
         verdict, reason = "cannot tell", disturbance

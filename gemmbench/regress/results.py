@@ -17,13 +17,13 @@ from gemmbench.model.row import MATH, Problem, Row, exported
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress import compare as verdicts
-from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
+from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, ComparedRow, Comparison, RowVerdict
 from gemmbench.report.notes import marked, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
 from gemmbench.stats.claims import best_of_shapes, faster_device
 from gemmbench.stats.rates import shown_samples, view_scope
 
-STYLES: dict[Verdict, str] = {
+_STYLES: dict[RowVerdict, str] = {
     **dict.fromkeys(FAILING, "bold red"),
     **dict.fromkeys(("possibly slower", "cannot tell", "differs", *LOST), "yellow"),
     "new": "dim",
@@ -32,7 +32,7 @@ STYLES: dict[Verdict, str] = {
     "unchanged": "",
     "faster": "green",
 }
-SUMMED_UP: tuple[Verdict, ...] = ("unchanged", "within")  # in a note below a table
+SUMMED_UP: tuple[RowVerdict, ...] = ("unchanged", "within")  # in a note below a table
 _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
 _USELESS = 2.0  # a smallest slowdown, as a fraction, from which it does not matter how large it is
@@ -123,7 +123,7 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
     has_thresholds = every and len({line.threshold for line in shown}) > 1
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
-        style = STYLES[line.verdict]
+        style = _STYLES[line.verdict]
         marks = ("~" if is_uncertain else "" for is_uncertain in line.uncertain)
         times = zip(marks, (line.base_s, line.new_s), strict=True)
         yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
@@ -248,7 +248,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
         if reason:
             names = [row_name(line.row, _is_typed(comparison)) for line in lines]
             rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
-            note = Note(label, f"{rows}: {clean_lines(reason)}", STYLES[lines[0].verdict] or "yellow")
+            note = Note(label, f"{rows}: {clean_lines(reason)}", _STYLES[lines[0].verdict] or "yellow")
             (failures if label in FAILING else remarks).append(note)
     remarks += [Note("", remark, "yellow") for remark in comparison.remarks]
     if every:
@@ -299,7 +299,7 @@ def row_name(row: Row, typed: bool = True) -> str:
     return " ".join(filter(None, (clean(row.title), row.dtype if typed else "", where(row), parameters)))
 
 
-def sentence(line: ComparedRow) -> str:
+def describe_line(line: ComparedRow) -> str:
     """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
@@ -374,7 +374,7 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
 def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
-    commands = [_command(level, f"gemmbench: {row_name(line.row)}", sentence(line)) for line in shown]
+    commands = [_command(level, f"gemmbench: {row_name(line.row)}", describe_line(line)) for line in shown]
     if len(shown) < len(lines):
         commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
     return commands
@@ -401,7 +401,7 @@ def to_junit(
         device = clean(line.device).replace(" | ", ", ").replace(".", "_")
         case = TestCase(_text(row_name(line.row)), classname=_text(device))
         case.time = line.new_s or 0.0
-        text = _text(sentence(line))
+        text = _text(describe_line(line))
         if line in failures:
             case.result = [Failure(text, line.verdict)]
         elif line.is_inconclusive or line.verdict not in (*SUMMED_UP, "faster", "differs", ELSEWHERE):

@@ -18,7 +18,7 @@ from gemmbench.model.units import GIGA
 from gemmbench.report.table import Columns
 from gemmbench.stats import rates
 
-Kind = type[str] | type[int] | type[float] | type[bool]
+ValueType = type[str] | type[int] | type[float] | type[bool]
 
 
 def view(run: Run, row: Row) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Figure:
     """A column of CSV, a field of JSON, and if it has a heading a column of tables."""
 
     name: str
-    type: Kind
+    type: ValueType
     value: str | Callable[[Row], object]  # fields of a `view`, such as ``rate.median``
     holds: str
     unit: float = 1.0

@@ -34,7 +34,7 @@ STYLES: dict[Status, str] = {
     "crashed": "red",
     "timed-out": "red",
 }
-UNCERTAIN = "~"
+TILDE = "~"
 _CALM = 0.9  # of the batches: from here on disturbances need no remark
 _QUIET = "only what was measured then counts."
 _GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skipped", "unsupported")
@@ -77,7 +77,7 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list
         tops = (rates.peak_of_row(run, row) for row in rows)
         has_doubt = any(top and rates.is_uncertain(top.run, top.row) for top in tops)
         text = "the measured peak is uncertain. --remeasure measures it again."
-        return [*calm, *([Note(UNCERTAIN, text, "yellow")] if has_doubt else [])]
+        return [*calm, *([Note(TILDE, text, "yellow")] if has_doubt else [])]
     slowed = [
         row for row in unsure if any(rates.slowed(run, row, each) > rates.UNCERTAIN for each in samples(row))
     ]
@@ -92,7 +92,7 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list
         else "",
     )
     meaning = f"uncertain by more than {100 * rates.UNCERTAIN:g} %{_widest(run, unsure, where, scopes)}."
-    return [*calm, Note(UNCERTAIN, " ".join(filter(None, (meaning, *causes))), "yellow")]
+    return [*calm, Note(TILDE, " ".join(filter(None, (meaning, *causes))), "yellow")]
 
 
 def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) -> str:
@@ -111,7 +111,7 @@ def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) 
 
 def marked(run: Run, row: Row, figure: str, scope: str = "") -> str:
     """A figure with the mark ``~`` in front if the row is uncertain in a scope, by default the finest."""
-    return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row, scope) else figure
+    return f"{TILDE}{figure}" if rates.is_uncertain(run, row, scope) else figure
 
 
 def is_ladder(run: Run) -> bool:
@@ -226,7 +226,7 @@ def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
     return [Note("device scope", _CHAIN, "dim")] if chains else []
 
 
-def figure(run: Run, row: Row | None, scope: str, divisor: float, best: bool = False) -> Cell:
+def rate_cell(run: Run, row: Row | None, scope: str, divisor: float, best: bool = False) -> Cell:
     """A cell with a rate in a scope over a divisor, the word for a failure, or ``-`` if there is no rate."""
     if row is not None and row.status in FAILED:
         return Cell(WORDS[row.status], style=STYLES[row.status])

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Evidence(Interval):
+class Claim(Interval):
     """The rates between which a true rate lies, in flop/s, and whether it may be stated without ``~``."""
 
     is_certain: bool
@@ -31,7 +31,7 @@ class Evidence(Interval):
         return self.is_certain and all(self.low > other.high for other in others)
 
 
-def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
+def evidence(run: Run, row: Row | None, scope: str) -> Claim | None:
     """What is known of a row's rate in a scope, or the next wider one; None without a rate.
 
     The control bursts widen the interval. With fewer than three samples it has no ends.
@@ -41,17 +41,17 @@ def evidence(run: Run, row: Row | None, scope: str) -> Evidence | None:
         return None
     samples = rates.shown_samples(row, scope)
     if len(row.samples[samples].seconds) < LEAST_SAMPLES:
-        return Evidence(rate.median, 0.0, math.inf, is_certain=False)
+        return Claim(rate.median, 0.0, math.inf, is_certain=False)
     wide = rates.widened(run, row, rate, samples)
-    return Evidence(rate.median, wide.low, wide.high, not rates.is_uncertain(run, row, samples))
+    return Claim(rate.median, wide.low, wide.high, not rates.is_uncertain(run, row, samples))
 
 
-def compared(run: Run, device: int, row: Row | None, scope: str) -> Evidence | None:
+def compared(run: Run, device: int, row: Row | None, scope: str) -> Claim | None:
     """What is known of a row's rate, if it is compared with those of a device (`rates.is_compared`)."""
     return evidence(run, row, scope) if row and rates.is_compared(run, device, row, scope) else None
 
 
-def mean(known: Iterable[Evidence]) -> Evidence:
+def mean(known: Iterable[Claim]) -> Claim:
     """What is known of the geometric mean of rates. Its interval is that of the ends, so it is wide."""
     every = tuple(known)
     median, low, high = (
@@ -60,26 +60,26 @@ def mean(known: Iterable[Evidence]) -> Evidence:
         else 0.0
         for end in ("median", "low", "high")
     )
-    return Evidence(median, low, high, all(each.is_certain for each in every))
+    return Claim(median, low, high, all(each.is_certain for each in every))
 
 
-def all_calls(row: Row, rate: Evidence) -> Evidence:
+def all_calls(row: Row, rate: Claim) -> Claim:
     """The seconds of all calls that a program makes of a row's problem, at this rate."""
     flops, is_verified = (row.calls or 1) * rates.flops_of(row), row.check.verdict == "ok"
     high = flops / rate.low if rate.low else math.inf
-    return Evidence(flops / rate.median, flops / rate.high, high, rate.is_certain and is_verified)
+    return Claim(flops / rate.median, flops / rate.high, high, rate.is_certain and is_verified)
 
 
-def total(seconds: Iterable[Evidence | None]) -> Evidence | None:
+def total(seconds: Iterable[Claim | None]) -> Claim | None:
     """A sum of seconds, whose interval is the sum of the ends; None without any, or if one is unknown."""
     every = tuple(seconds)
     if not all(every) or not every:
         return None
     median, low, high = (sum(getattr(each, end) for each in every) for end in ("median", "low", "high"))
-    return Evidence(median, low, high, all(each.is_certain for each in every if each))
+    return Claim(median, low, high, all(each.is_certain for each in every if each))
 
 
-Best = dict[tuple[str, Problem], tuple[Row, Evidence]]  # a row and its rate, by data type and problem
+Best = dict[tuple[str, Problem], tuple[Row, Claim]]  # a row and its rate, by data type and problem
 
 
 def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Best:
@@ -113,14 +113,14 @@ def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
     return f"{first} runs the program {by}: {spent} for all calls, with the best of each of {of}."
 
 
-def contenders(known: Mapping[_T, Evidence]) -> list[_T]:
+def contenders(known: Mapping[_T, Claim]) -> list[_T]:
     """Those that no other is known to exceed, highest median first."""
     highest_low = max((each.low for each in known.values()), default=0.0)
     left = [key for key, each in known.items() if each.high >= highest_low]
     return sorted(left, key=lambda key: -known[key].median)
 
 
-def fastest(known: Mapping[_T, Evidence]) -> _T | None:
+def fastest(known: Mapping[_T, Claim]) -> _T | None:
     """The one that is known to exceed all others; None if there is none, or nothing to compare it with."""
     left = contenders(known)
     return left[0] if len(left) == 1 < len(known) and known[left[0]].is_certain else None

@@ -146,7 +146,7 @@ class Split:
         return self.seconds[name] / (self.whole_s or sum(self.seconds.values()) or 1.0)
 
 
-def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
+def split_parts(parts: Mapping[str, Sequence[float]]) -> Split | None:
     """Select the problem with the median total time (the lower of two); None without parts.
 
     `parts` has seconds for each problem by part, as `Row.parts`.
@@ -233,7 +233,7 @@ def gflop_per_joule(row: Row) -> float | None:
     return flops / joules / GIGA if row.status == "ok" and joules and flops else None
 
 
-def watts(row: Row) -> float | None:
+def mean_watts(row: Row) -> float | None:
     """The mean power in watts over the energy window, idle draw included; None if unknown."""
     energy = row.energy
     if energy.joules is None or not energy.window_s:

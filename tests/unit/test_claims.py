@@ -17,7 +17,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.regress.compare import compare
 from gemmbench.stats import claims, rates
-from gemmbench.stats.claims import Evidence
+from gemmbench.stats.claims import Claim
 from gemmbench.stats.intervals import summarize
 from gemmbench.stats.panels import break_evens, panels
 from tests import fake_runs as fake
@@ -161,7 +161,7 @@ def test_a_sentence_says_which_may_be_the_fastest() -> None:
 def test_intervals_that_touch_or_overlap_prove_nothing(
     own: tuple[float, float, float], other: tuple[float, float, float]
 ) -> None:
-    known = {"own": Evidence(*own, is_certain=True), "other": Evidence(*other, is_certain=True)}
+    known = {"own": Claim(*own, is_certain=True), "other": Claim(*other, is_certain=True)}
     assert claims.fastest(known) is None
     assert claims.contenders(known) == ["own", "other"]
     assert claims.fastest({"own": known["own"]}) is None  # nothing to compare it with

@@ -179,7 +179,7 @@ def test_the_fields_of_the_contract() -> None:
 def test_efficiency_is_flops_over_joules() -> None:
     row = replace(gemm("naive", 1000, 0.02), energy=Energy(0.5, "", "board", "NVML", 60.0, 1.2, 600))
     assert rates.gflop_per_joule(row) == pytest.approx(2 / 0.5)
-    assert rates.watts(row) == pytest.approx(0.5 * 600 / 1.2)
+    assert rates.mean_watts(row) == pytest.approx(0.5 * 600 / 1.2)
     fields = to_records(Run(HEADER, (row,)))[0]
     assert (fields["energy_j"], fields["gflop_per_j"]) == (0.5, pytest.approx(4))
     launch = replace(peak(4e11), energy=Energy(8.0))
@@ -197,7 +197,7 @@ def test_efficiency_is_flops_over_joules() -> None:
 )
 def test_what_has_no_joules_or_no_answer_has_no_efficiency(row: Row) -> None:
     assert rates.gflop_per_joule(row) is None
-    assert rates.watts(row) is None
+    assert rates.mean_watts(row) is None
 
 
 def test_noise_is_of_the_finest_scope() -> None:

@@ -35,7 +35,7 @@ def test_in_saved_runs_the_parts_of_every_problem_add_up_to_its_wall_clock_time(
 
 @pytest.mark.parametrize("row", saved_rows(), ids=lambda row: row.variant)
 def test_what_is_shown_is_one_problem_that_took_the_median_time(row: Row) -> None:
-    split = rates.split(row.parts)
+    split = rates.split_parts(row.parts)
     assert split is not None
     assert sum(map(split.share, split.seconds)) == pytest.approx(1.0, abs=ADDS_UP)
     index = row.parts[WHOLE].index(split.whole_s or 0.0)
@@ -45,17 +45,17 @@ def test_what_is_shown_is_one_problem_that_took_the_median_time(row: Row) -> Non
 
 
 def test_of_two_problems_the_faster_is_shown() -> None:
-    split = rates.split({"kernel": (3.0, 1.0), "download": (0.5, 0.25), WHOLE: (3.5, 1.25)})
+    split = rates.split_parts({"kernel": (3.0, 1.0), "download": (0.5, 0.25), WHOLE: (3.5, 1.25)})
     assert split is not None
     assert (split.whole_s, dict(split.seconds)) == (1.25, {"kernel": 1.0, "download": 0.25})
 
 
 def test_parts_without_a_whole_are_shares_of_their_sum() -> None:
-    split = rates.split({"upload": (1.0,), "enqueue": (0.0,), "passes": (2.0,), "download": (1.0,)})
+    split = rates.split_parts({"upload": (1.0,), "enqueue": (0.0,), "passes": (2.0,), "download": (1.0,)})
     assert split is not None
     assert [split.share(name) for name in split.seconds] == [0.25, 0.0, 0.5, 0.25]
     assert split.whole_s is None
-    assert rates.split({}) is None
+    assert rates.split_parts({}) is None
 
 
 class Scripted:
@@ -149,4 +149,4 @@ def test_a_part_that_is_none_is_refused(field: str, tmp_path: Path) -> None:
 
 def test_the_fake_run_has_both() -> None:
     (row,) = [row for row in fake.fake_gemm().rows if row.parts]
-    assert rates.split(row.cycle) is not None
+    assert rates.split_parts(row.cycle) is not None

@@ -10,7 +10,7 @@ import pytest
 
 from gemmbench import chart_views
 from gemmbench.exports.records import to_records
-from gemmbench.gemm.sweep_table import row_sheets, sheets
+from gemmbench.gemm.sweep_table import row_sheets, sweep_sheets
 from gemmbench.ladder import BASELINES, BEST, BY_NAME, DEFAULT
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
@@ -57,7 +57,7 @@ def test_a_kernel_shows_no_wider_scope_in_place_of_one_that_it_has() -> None:
 
 def test_tables_show_it_and_rank_it() -> None:
     run = run_with(library_row(300.0))
-    (sheet,) = sheets(run, "m", "kernel", ("naive", "clblast"))
+    (sheet,) = sweep_sheets(run, "m", "kernel", ("naive", "clblast"))
     line = next(row for row in sheet.rows if row[0].text == "clblast")
     assert [cell.text for cell in line if cell.text != "-"] == ["clblast", "297", "86 %"]
     places = panels.standings(run, panels.Setting(0, "float"), SIZE)
@@ -194,7 +194,7 @@ def test_a_kernel_with_a_library_includes_the_gaps_between_its_launches() -> Non
     reached = rates.compared_rate(run, 0, kernel, "device")
     assert reached is not None
     assert reached == pytest.approx(events.median / 1.25)
-    (sheet,) = sheets(run, "m", "device")
+    (sheet,) = sweep_sheets(run, "m", "device")
     cells = {line[0].text: line[1] for line in sheet.rows}
     assert cells["clblast"].best
     assert not cells["register"].best

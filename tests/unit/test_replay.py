@@ -11,7 +11,7 @@ import pytest
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.run_file import load
 from gemmbench.options.comparing import Rules
-from gemmbench.regress.compare import QUIET_LIMIT, Verdict, compare
+from gemmbench.regress.compare import QUIET_LIMIT, RowVerdict, compare
 from tools.gate_simulation import DATA, check_jobs, compare_jobs, interleaved, recorded, slowed
 
 RECORDINGS = [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]
@@ -38,7 +38,7 @@ def test_no_row_of_an_unchanged_job_is_faster(bases: int, threshold: float | Non
             for runs in (recording.runs for recording in RECORDINGS)
             for start in range(len(runs) - bases)
         ),
-        Counter[Verdict](),
+        Counter[RowVerdict](),
     )
     assert counts.total() > 300
     assert counts["faster"] == 0

@@ -42,7 +42,7 @@ def sweep(
     run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = ""
 ) -> RenderableType:
     shown = replace(run, rows=tuple(row for row in run.rows if dtype in ("", row.dtype)))
-    return stack(sweep_table.sheets(shown, axis, scope, order))
+    return stack(sweep_table.sweep_sheets(shown, axis, scope, order))
 
 
 def detail(run: Run, order: Sequence[str] = ()) -> RenderableType:
@@ -54,7 +54,7 @@ def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> Ren
 
 
 def peak(run: Run, verbose: bool = False) -> RenderableType:
-    return stack([*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)])
+    return stack([*peak_table.peak_sheets(run, verbose), *peak_table.memory_sheets(run, verbose)])
 
 
 def cells(table: str, variant: str) -> list[str]:

@@ -39,8 +39,12 @@ def body(sheet: table_table.Sheet) -> tuple[object, ...]:
 @pytest.mark.parametrize(
     ("view", "run", "tables"),
     [
-        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
-        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
+        ("square", fake.fake_square(), lambda run: sweep_table.sweep_sheets(run, "m", "device", fake.ORDER)),
+        (
+            "sweep-k",
+            fake.fake_sweep_k(),
+            lambda run: sweep_table.sweep_sheets(run, "k", "kernel", fake.ORDER),
+        ),
         (
             "workloads",
             fake.fake_workloads(),
@@ -54,11 +58,11 @@ def body(sheet: table_table.Sheet) -> tuple[object, ...]:
         ("tune", tuner.fake_tune(), table.sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.problem_sheets(run, "device", fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
-        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
+        ("", fake.fake_square(), lambda run: sweep_table.sweep_sheets(run, "m", "device", fake.ORDER)),
         (
             "of a later version",
             fake.fake_sweep_k(),
-            lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER),
+            lambda run: sweep_table.sweep_sheets(run, "k", "kernel", fake.ORDER),
         ),
     ],
 )
