@@ -20,6 +20,7 @@ import msgspec
 
 from gemmbench import __version__
 from gemmbench.gemm import workloads
+from gemmbench.ladder import conversion
 from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
@@ -70,7 +71,9 @@ _DERIVED = sorted(
 
 def _views(run: Run) -> Iterator[dict[str, Any]]:
     for row, name in zip(run.rows, labels(run), strict=True):
-        yield {**view(run, row), "net": workloads.net_figures(run, row), "benchmark": name}
+        converted = conversion(row.variant, row.dtype) if row.kind == "gemm" else None
+        more = {"conversion": converted, "net": workloads.net_figures(run, row), "benchmark": name}
+        yield {**view(run, row), **more}
 
 
 @without_collection()

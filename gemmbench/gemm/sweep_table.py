@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from gemmbench.gemm.workloads import nets
-from gemmbench.ladder import BASELINE
+from gemmbench.ladder import BASELINE, conversion
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, GRAPH, SCOPES, Check, Elements, Launch, Row, titled
@@ -319,7 +319,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         "of peak": of_peak,
         **figure_columns("helpers_share"),
         **versus_columns(rows, "kernel", interval=True),
-        **filled(rows, figure_columns(*_ERRORS)),
+        **filled(rows, _ERRORS),
         **energy_columns(rows),
     }
     has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
@@ -347,7 +347,10 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
     )
 
 
-_ERRORS = ("residual", "residual_ulp", "conversion")
+_ERRORS: Columns[Row] = {
+    **figure_columns("residual", "residual_ulp"),
+    "operands": lambda row: conversion(row.variant, row.dtype),
+}
 
 
 def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
@@ -359,7 +362,7 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
         yield table(
             worst,
             {"": lambda row: clean(row.title), "size": shape},
-            filled(rows, figure_columns(*_ERRORS)),
+            filled(rows, _ERRORS),
             heading=heading(run, device),
             caption=f"Largest error in {dtype}: residual over its bound, and in units of the last place of C",
         )

@@ -9,7 +9,6 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from gemmbench.ladder import conversion
 from gemmbench.model import units
 from gemmbench.model.device import Readings
 from gemmbench.model.row import SCOPES, Parameters, Row
@@ -166,9 +165,8 @@ FIGURES: tuple[Figure, ...] = (
            "worst residual of an element of C over its bound", heading="residual"),
     Figure("residual_ulp", float, partial(rates.residual, figure="ulp"),
            "the same in units of the last place of C's largest element", heading="ulp"),
-    Figure("conversion", str,
-           lambda row: conversion(row.variant, row.dtype) if row.kind == "gemm" else None,
-           "how operands became tf32: rounded or cut; empty for other types", heading="operands", text=str),
+    Figure("conversion", str, "conversion",
+           "how operands became tf32: rounded or cut; empty for other types"),
     Figure("versus", str, "versus.variant", "kernel it was interleaved with"),
     Figure("versus_ratio", float, "versus.median", "how many times as fast as the kernel in versus"),
     *_ends("versus", "versus", of="versus_ratio"),
