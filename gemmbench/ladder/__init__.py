@@ -1,8 +1,7 @@
 """The GEMM ladder: one entry per variant, in the order of tables and charts.
 
-A variant's ``.cl`` file owns the algorithm; its entry in one of these modules owns the facts: idea, source,
-parameters and their presets, constraints, what it needs, its launch geometry and its passes. Adding a variant
-means adding a ``.cl`` file and an entry, nothing else.
+A ``.cl`` file describes its kernel: idea, source, parameters, launches, constraints. Only kernels whose
+launches follow from problem and device have an entry in one of these modules instead.
 
 Libraries are in the same table: variants with another executor.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
+from gemmbench.ladder import cpu, described, few, gpu, nv_thin, nvidia, own
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -74,19 +73,19 @@ _LIBRARIES = (
     ),
 )
 
+_DESCRIBED = described.read_variants()
 VARIANTS: tuple[Variant, ...] = (
-    *published.VARIANTS,
-    *published.MOBILE_VARIANTS,
-    *published.VENDOR_VARIANTS,
+    *(variant for variant in _DESCRIBED.values() if variant.family != OURS),
     cpu.CPU_PACKED,
     cpu.CPU_AMX,
     cpu.CPU_VNNI,
-    *gpu.VARIANTS,
+    _DESCRIBED["gpu-tile"],
+    gpu.NV_ASYNC,
     *few.VARIANTS,
     *nvidia.VARIANTS,
     nv_thin.NV_THIN,
-    cpu.INTEL_BLOCK,
-    published.NAIVE_FP8,
+    _DESCRIBED["intel-block"],
+    _DESCRIBED["naive-fp8"],
     *_LIBRARIES,
 )
 

@@ -1,4 +1,4 @@
-"""Ours for GPUs, without matrix units: `gpu-tile` anywhere, `nv-async` with NVIDIA's asynchronous copies."""
+"""nv-async: NVIDIA's asynchronous copies, without matrix units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from gemmbench.ladder.variant import (
     ROWS,
     Compilation,
     Constraint,
-    Formula,
     Launches,
     Needs,
     Parameter,
@@ -20,12 +19,9 @@ from gemmbench.ladder.variant import (
     Pass,
     Values,
     Variant,
-    mobile,
     multiple,
     multiply,
-    pad,
     round_up,
-    switch,
     tile_edge,
     tile_members,
     tile_parameters,
@@ -41,40 +37,6 @@ from gemmbench.stats import ceilings
 Fits = Callable[[Values], bool]
 
 
-def _fits_a(v: Values) -> bool:
-    """Whether A can be read by whole vectors: its stored rows start at multiples of one, and end so along k.
-
-    Elements past k would be summed; elements past m reach no element of C.
-    """
-    return v["lda"] % v["WIDTH"] == 0 and (bool(v["ta"]) or v["k"] % v["WIDTH"] == 0)
-
-
-def _fits_b(v: Values) -> bool:
-    return v["ldb"] % v["WIDTH"] == 0 and (not v["tb"] or v["k"] % v["WIDTH"] == 0)
-
-
-def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
-    """Passes that pad A and B if rows are not whole vectors, and a multiplication for each of four cases."""
-
-    def multiplication(plain_a: bool, plain_b: bool) -> Pass:
-        a = ("A", "lda") if plain_a else ("AP", "aw")
-        b = ("B", "ldb") if plain_b else ("BP", "bw")
-        step = multiply(
-            file,
-            kernel,
-            lambda v: (ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * tile_members(v),),
-            lambda v: (tile_members(v),),
-            ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc"),
-        )
-        return replace(step, when=lambda v: (_fits_a(v), _fits_b(v)) == (plain_a, plain_b))
-
-    return (
-        replace(pad("rows_a", "columns_a", "A", "lda", "rows_a", "aw", "AP"), when=lambda v: not _fits_a(v)),
-        replace(pad("rows_b", "columns_b", "B", "ldb", "rows_b", "bw", "BP"), when=lambda v: not _fits_b(v)),
-        *(multiplication(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
-    )
-
-
 _TALL = multiple("TM", "WIDTH", ", so that rows are whole vectors")
 _BROAD = multiple("TN", "WIDTH", ", so that columns are whole vectors")
 _ALIGNED = multiple("PAD", "WIDTH", ", so that rows stay aligned")
@@ -88,70 +50,15 @@ _SHARED = Constraint(
 )
 
 
-def _whole_parts(lanes: Formula) -> Constraint:
-    """The constraint that a tile is whole sub-groups of `lanes` work-items, LX of them across the tile."""
-    return Constraint(
-        lambda p: (
-            lanes(p) % p["LX"] == 0
-            and p["BN"] % (p["LX"] * p["TN"]) == 0
-            and p["BM"] % (lanes(p) // p["LX"] * p["TM"]) == 0
-        ),
-        "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM",
-    )
-
-
-GPU_TILE = Variant(
-    name="gpu-tile",
-    family=OURS,
-    idea="two-level tiles, overlapping stages",
-    source="gemmbench",
-    launches=Launches(
-        batches=True,
-        passes=_passes("18_gpu_tile.cl", "gpu_tile"),
-        extents={
-            "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
-            "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
-        },
-        temporaries={
-            "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
-            "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
-        },
-        either=("A", "B"),
-        edge=tile_edge,
-    ),
-    parameters=Parameters(
-        {
-            **tile_parameters((64, 128, 256), (4, 8, 16)),
-            "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
-            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
-            "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
-            "LX": Parameter("of them, across the tile", (4, 8, 16)),
-            "AHEAD": switch("1: the fragments of the next step load while this one multiplies"),
-            "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
-        },
-        presets={
-            "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4}
-            | {"PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1, "BAND": 8},
-            "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
-            "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
-            "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
-            **mobile(BM=32, BN=32, TM=4, TN=4, WIDTH=4, AHEAD=0),
-        },
-        constraints=(
-            ROWS,
-            COLUMNS,
-            _TALL,
-            _BROAD,
-            _ALIGNED,
-            _whole_parts(lambda p: p["LANES"]),
-            _SHARED,
-            Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
-        ),
-    ),
-    needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
-)
-
 _WARP = 32
+_WHOLE_PARTS = Constraint(
+    lambda p: (
+        _WARP % p["LX"] == 0
+        and p["BN"] % (p["LX"] * p["TN"]) == 0
+        and p["BM"] % (_WARP // p["LX"] * p["TM"]) == 0
+    ),
+    "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM",
+)
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
@@ -480,7 +387,7 @@ NV_ASYNC = Variant(
                 "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
             ),
             *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
-            *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
+            *map(_of_each_form, (_WHOLE_PARTS, _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
         ),
         choose=_form,
         searched=tuple(_LAST),
@@ -494,5 +401,3 @@ NV_ASYNC = Variant(
     compilation=Compilation(of_parameters=_flags_by_elements),
     specialize=_with_edge,
 )
-
-VARIANTS = (GPU_TILE, NV_ASYNC)

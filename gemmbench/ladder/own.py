@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import CodeType
 from typing import Annotated, Literal
 
 import msgspec
@@ -75,6 +76,7 @@ _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "min": min,
     "max": max,
 }
+_SCOPE = {"__builtins__": {}, **_FUNCTIONS}
 _NODES = (
     *(ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call),
     *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub),
@@ -90,23 +92,15 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     divides by zero or the result exceeds 32 bits.
     """
     source = str(text).strip()
-    if len(source) > _MOST_TEXT:
-        raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what `_check` refuses, such as 1and 2
-            tree = ast.parse(source, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{source!r} is no formula") from None
-    if isinstance(tree, ast.Compare) != is_rule:
-        what = "must compare, as BM % TM == 0 does" if is_rule else "must be a number, without a comparison"
-        raise ValueError(f"{source!r} is not the right kind of formula: it {what}")
-    _check(tree, source, names)
-    code = compile(ast.Expression(tree), "formula", "eval")
+    code, used = _compiled(source, is_rule)
+    for name in used:
+        if name not in names:
+            known = ", ".join(names) or "no names"
+            raise ValueError(f"{source!r} names {name}, which there is not (there are {known})")
 
     def value(values: Values) -> int:
         try:
-            result = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, values))  # of `_NODES` alone
+            result = int(eval(code, _SCOPE, values))  # of `_NODES` alone
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
         if abs(result) > _MOST_VALUE:
@@ -116,11 +110,24 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     return value
 
 
-def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
-    """Raise `ValueError` unless a formula has only integers, `names`, + - * // %, and calls of `_FUNCTIONS`.
+@lru_cache(maxsize=1024)
+def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
+    """The code of a formula, and the names that it uses.
 
-    A comparison may only be the whole formula. Functions have two arguments.
+    `ValueError` unless it has only integers, names, + - * // %, and calls of `_FUNCTIONS` with two arguments.
+    A comparison may only be the whole formula.
     """
+    if len(source) > _MOST_TEXT:
+        raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is refused below, such as 1and 2
+            tree = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{source!r} is no formula") from None
+    if isinstance(tree, ast.Compare) != is_rule:
+        what = "must compare, as BM % TM == 0 does" if is_rule else "must be a number, without a comparison"
+        raise ValueError(f"{source!r} is not the right kind of formula: it {what}")
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     functions = [call.func for call in calls]
@@ -135,10 +142,8 @@ def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
             f"{source!r} has more than whole numbers, names, + - * // %, ceil_div(a, b), round_up(a, b), "
             "min(a, b) and max(a, b)"
         )
-    for node in nodes:
-        if isinstance(node, ast.Name) and node not in functions and node.id not in names:
-            known = ", ".join(names) or "no names"
-            raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
+    used = (node.id for node in nodes if isinstance(node, ast.Name) and node not in functions)
+    return compile(ast.Expression(tree), "formula", "eval"), tuple(dict.fromkeys(used))
 
 
 Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
@@ -146,8 +151,8 @@ Choices = Annotated[tuple[Value, ...], Meta(min_length=1, max_length=_MOST_VALUE
 Sides = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=3)]
 
 
-class _Parameter(msgspec.Struct, forbid_unknown_fields=True):
-    """A parameter of the kernel: the first value is the default."""
+class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
+    """A parameter of a kernel: the first value is the default, if none is given."""
 
     values: Choices
     default: int | None = None
@@ -170,7 +175,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     order: Literal["row-major", "column-major"] = "row-major"
     transposed: tuple[Literal["A", "B"], ...] = ()
     pad: bool = False
-    parameters: dict[str, Choices | _Parameter] = {}
+    parameters: dict[str, Choices | ParameterTable] = {}
     presets: dict[str, dict[str, int]] = {}
     constraints: tuple[str, ...] = ()
     local: Text = 0  # elements of local memory
@@ -223,10 +228,10 @@ class _Reader:
         if not NAME.fullmatch(name):
             raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
         given = {
-            name: each if isinstance(each, _Parameter) else _Parameter(each)
+            name: each if isinstance(each, ParameterTable) else ParameterTable(each)
             for name, each in described.parameters.items()
         }
-        parameters = {name: self._parameter(name, each) for name, each in given.items()}
+        parameters = {name: parameter(name, each) for name, each in given.items()}
         combinations = math.prod(len(each.values) for each in parameters.values())
         if combinations > _MOST_COMBINATIONS:
             raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
@@ -259,7 +264,7 @@ class _Reader:
                 constraints=(
                     *(
                         Constraint(
-                            _holds(self._formula("constraints", text, known, True)), f"{text} must hold"
+                            holds(self._formula("constraints", text, known, True)), f"{text} must hold"
                         )
                         for text in described.constraints
                     ),
@@ -279,22 +284,7 @@ class _Reader:
         _try(variant)
         return variant
 
-    def _parameter(self, name: str, given: _Parameter) -> Parameter:
-        """The parameter, its values sorted, with the minimum 0 if 0 is a value, else 1.
-
-        `ValueError` if the name is not in capitals, is a macro of common.clh, or a value appears twice.
-        """
-        if not _MACRO.fullmatch(name):
-            raise ValueError(
-                f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
-                "macro of common.clh"
-            )
-        values = tuple(sorted(given.values))
-        if len(set(values)) != len(values):
-            raise ValueError(f"parameters: {name} has a value twice")
-        return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
-
-    def _presets(self, given: Mapping[str, _Parameter]) -> dict[str, dict[str, int]]:
+    def _presets(self, given: Mapping[str, ParameterTable]) -> dict[str, dict[str, int]]:
         """The described presets, and ``default`` with the default or first value of each parameter.
 
         `ValueError` if a key is no kind of device, or a preset names an unknown parameter.
@@ -489,12 +479,31 @@ class _Reader:
             down = ceil_div(values[lengths["m"]], tile[0](values))
             across = ceil_div(values[lengths["n"]], tile[1](values))
             sides = [side(values) for side in group]
-            if len(sides) == 1:
-                return (across * down * sides[0],)
-            first, second = (across, down) if self.of.order == "row-major" else (down, across)
-            return first * sides[0], second * sides[1]
+            tiles = (down, across) if self.of.order == "row-major" else (across, down)
+            return items_of_tiles(*tiles, sides)
 
         return items
+
+
+def parameter(name: str, given: ParameterTable) -> Parameter:
+    """The parameter, its values sorted, with the minimum 0 if 0 is a value, else 1.
+
+    `ValueError` if the name is not in capitals, is a macro of common.clh, or a value appears twice.
+    """
+    if not _MACRO.fullmatch(name):
+        raise ValueError(
+            f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
+            "macro of common.clh"
+        )
+    values = tuple(sorted(given.values))
+    if len(set(values)) != len(values):
+        raise ValueError(f"parameters: {name} has a value twice")
+    return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
+
+
+def items_of_tiles(down: int, across: int, group: Sequence[int]) -> tuple[int, ...]:
+    """Work-items of a work-group for each tile, in as many directions as a group has, across first."""
+    return (down * across * group[0],) if len(group) == 1 else (across * group[0], down * group[1])
 
 
 def _signatures(code: str) -> Iterator[tuple[str, str]]:
@@ -546,22 +555,22 @@ def _area(rows: str, columns: str) -> Formula:
     return lambda values: values[rows] * values[columns]
 
 
-def _holds(rule: Formula) -> Callable[[Values], bool]:
+def holds(rule: Formula) -> Callable[[Values], bool]:
     """A function that returns whether a rule is true; false if it divides by zero or overflows."""
 
-    def holds(values: Values) -> bool:
+    def is_met(values: Values) -> bool:
         try:
             return bool(rule(values))
         except ParameterError:  # it divides by zero
             return False
 
-    return holds
+    return is_met
 
 
 def _positive(name: str, sides: Sequence[Formula]) -> Constraint:
     """The constraint that every side of a work-group or tile is a number of 1 or more."""
     return Constraint(
-        lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides),
+        lambda values: all(holds(side)(values) and side(values) > 0 for side in sides),
         f"{name} must be 1 or more in every direction",
     )
 

@@ -519,15 +519,13 @@ def round_up(value: int, multiple: int) -> int:
 
 
 PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
-WITH_AT = ("m", "n", "k", "alpha", "AT", "ldat", "B", "ldb", "beta", "C", "ldc")
-WITH_BT = ("m", "n", "k", "alpha", "A", "lda", "BT", "ldbt", "beta", "C", "ldc")
 
 _HELPER = (16, 16)  # work-group of the passes around the multiplication
 
 
 def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = PLAIN) -> Pass:
     """The pass that a variant is about."""
-    return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group, any_group=group is group_of)
+    return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group)
 
 
 PAD, TRANSPOSE = "gemm/00_pad.cl", "gemm/00_transpose.cl"
@@ -600,22 +598,6 @@ def pad(
     )
 
 
-TRANSPOSE_A = transpose("m", "k", "A", "lda", "AT", "ldat")
-AT_EXTENTS: Mapping[str, Formula] = {"ldat": lambda v: v["m"]}
-AT: Mapping[str, Formula] = {"AT": lambda v: v["m"] * v["k"]}
-
-TRANSPOSE_B = transpose("k", "n", "B", "ldb", "BT", "ldbt")
-BT_EXTENTS: Mapping[str, Formula] = {"ldbt": lambda v: v["k"]}
-BT: Mapping[str, Formula] = {"BT": lambda v: v["n"] * v["k"]}
-
-# Lengths rounded up to whole tiles.
-PADDED: Mapping[str, Formula] = {
-    "mp": lambda v: round_up(v["m"], v["BM"]),
-    "np": lambda v: round_up(v["n"], v["BN"]),
-    "kp": lambda v: round_up(v["k"], v["BK"]),
-}
-
-
 def tile_parameters(
     widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
 ) -> dict[str, Parameter]:
@@ -641,11 +623,6 @@ ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
 COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
 
 
-def tile_items(v: Values) -> tuple[int, int]:
-    """A work-item for each TM x TN micro-tile, in whole BM x BN tiles."""
-    return round_up(v["n"], v["BN"]) // v["TN"], round_up(v["m"], v["BM"]) // v["TM"]
-
-
 def tile_group(v: Values) -> tuple[int, int]:
     """A work-group for each BM x BN tile."""
     return v["BN"] // v["TN"], v["BM"] // v["TM"]
@@ -659,33 +636,6 @@ def tile_members(v: Values) -> int:
 def tile_edge(v: Values) -> int:
     """The longer edge of a tile."""
     return max(v["BM"], v["BN"])
-
-
-def mobile(**values: int) -> dict[str, dict[str, int]]:
-    """Presets for GPUs of phones, whose cores have a tenth of the registers.
-
-    Small enough that a group of the kernel fits Mali Midgard's 4,096 registers of 32 bits and Adreno 5xx's
-    12,288. From documents: never timed there.
-    """
-    return {f"{family}{dtype}": values for family in ("gpu-arm", "gpu-qualcomm") for dtype in ("", ":double")}
-
-
-def group_shape(
-    columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
-) -> dict[str, Parameter]:
-    """Parameters WX and WY: work-items across and down a group. They shape the launch and are not compiled.
-
-    `columns` and `rows` describe what they cover. `wide` and `tall` are the values to try.
-    """
-    return {
-        "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
-        "WY": Parameter(f"{rows} down a work-group", tall, launch=True),
-    }
-
-
-def group_of(v: Values) -> tuple[int, int]:
-    """The group that WX and WY say."""
-    return v["WX"], v["WY"]
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------

@@ -68,15 +68,24 @@ def raw(file: str, root: str = "") -> str:
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
 
 
+def description(file: str) -> str:
+    """The TOML that describes a published kernel in its own file; "" if there is none."""
+    block = _BLOCK.search(raw(file))
+    return block["toml"] if block else ""
+
+
 def opening(file: str) -> str:
-    """The text of the comment at the top of a file; "" if there is none."""
+    """The text of the first comment of a file, without its description; "" if there is none."""
     comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently."""
+    """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently.
+
+    A published kernel's description is left out: what it says of a program is in the compiler's options.
+    """
 
     def replaced(directive: _Directive) -> str:
         if directive.word == "once":
@@ -85,7 +94,8 @@ def text(file: str, root: str = "") -> str:
             raise directive.refusal(shown_name(file))
         return text(directive.file, root)
 
-    return _replaced(raw(file, root), replaced)
+    source = raw(file, root)
+    return _replaced(source if file in _OWN else _BLOCK.sub("", source), replaced)
 
 
 @dataclass(frozen=True)

@@ -1,3 +1,21 @@
+/* gemmbench
+name       = "naive"
+family     = "first steps"
+idea       = "one work-item per element of C"
+source     = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 1"
+work_group = ["WX", "WY"]
+work_items = ["n", "m"]
+any_group  = true
+batches    = true
+
+[parameters]
+WX = { values = [8, 16, 32], default = 16, launch = true, idea = "columns of C across a work-group" }
+WY = { values = [1, 2, 4, 8, 16], default = 16, launch = true, idea = "rows of C down a work-group" }
+
+[presets]
+gpu   = { WX = 32, WY = 8 }
+phone = { WX = 8, WY = 8 }
+*/
 /* naive: one work-item per element of C.
  *
  *                  n

@@ -1,3 +1,22 @@
+/* gemmbench
+name       = "tiled"
+family     = "first steps"
+idea       = "square tiles of A and B in local memory"
+source     = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 2"
+work_group = ["TS", "TS"]
+tile       = ["TS", "TS"]
+either     = ["A", "B"]
+batches    = true
+local      = "2 * TS * TS"
+
+[parameters]
+TS = { values = [8, 16, 32], default = 16, idea = "edge of the square tiles" }
+
+[presets]
+cpu-intel  = { TS = 32 }
+gpu-nvidia = { TS = 32 }
+phone      = { TS = 8 }
+*/
 /* tiled: square tiles of A and B staged in local memory.
  *
  *                       n

@@ -1,3 +1,26 @@
+/* gemmbench
+name        = "coarse"
+family      = "first steps"
+idea        = "several elements of C per work-item"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 3"
+work_group  = ["TS", "TS // WPT"]
+tile        = ["TS", "TS"]
+either      = ["A", "B"]
+batches     = true
+local       = "2 * TS * TS"
+constraints = [
+    ["TS % WPT == 0", "TS must be a multiple of WPT"],
+]
+
+[parameters]
+TS  = { values = [16, 32, 64], default = 32, idea = "edge of the square tiles" }
+WPT = { values = [2, 4, 8, 16], default = 8, idea = "elements of C of a work-item" }
+
+[presets]
+cpu-intel           = { TS = 64, WPT = 16 }
+gpu-nvidia          = { TS = 64, WPT = 16 }
+"gpu-nvidia:double" = { TS = 32 }
+*/
 /* coarse: more work for each work-item: WPT elements of C, one below the
  * other.
  *

@@ -1,3 +1,26 @@
+/* gemmbench
+name        = "wide"
+family      = "first steps"
+idea        = "vector loads and vector arithmetic"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 4"
+work_group  = ["TS // WIDTH", "TS"]
+tile        = ["TS", "TS"]
+batches     = true
+local       = "2 * TS * TS"
+constraints = [
+    ["TS % WIDTH == 0", "TS must be a multiple of WIDTH"],
+]
+
+[parameters]
+TS    = { values = [16, 32, 64], default = 32, idea = "edge of the square tiles" }
+WIDTH = { values = [2, 4, 8, 16], default = 4, idea = "columns of C of a work-item, a vector" }
+
+[presets]
+cpu                 = { TS = 64, WIDTH = 16 }
+gpu-nvidia          = { TS = 64, WIDTH = 4 }
+"gpu-nvidia:double" = { TS = 16, WIDTH = 2 }
+phone               = { TS = 16, WIDTH = 4 }
+*/
 /* wide: vector types for loads and arithmetic: WIDTH neighbouring columns of C
  * for each work-item.
  *

@@ -1,3 +1,30 @@
+/* gemmbench
+name        = "rect"
+family      = "first steps"
+idea        = "A transposed, rectangular tiles"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 5"
+work_group  = ["BN", "BM // TM"]
+tile        = ["BM", "BN"]
+transposed  = ["A"]
+either      = ["B"]
+batches     = true
+local       = "BK * (BM + BN)"
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+]
+
+[parameters]
+BM = { values = [32, 64, 128], default = 64, idea = "rows of C in a work-group's tile" }
+BN = { values = [32, 64, 128], default = 64, idea = "columns of C in a work-group's tile" }
+BK = { values = [8, 16, 32], default = 16, idea = "depth of the tiles of A and B" }
+TM = { values = [4, 8, 16, 32], default = 16, idea = "elements of C of a work-item" }
+
+[presets]
+cpu-intel           = { BM = 32, BN = 128, BK = 32 }
+gpu-nvidia          = { BM = 128, BK = 32, TM = 32 }
+"gpu-nvidia:double" = { BM = 32, TM = 16 }
+phone               = { BM = 32, BN = 32, BK = 8, TM = 8 }
+*/
 /* rect: A transposed, so that the tiles can be rectangular and every load
  * walks along a row.
  *

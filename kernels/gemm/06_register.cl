@@ -1,3 +1,34 @@
+/* gemmbench
+name        = "register"
+family      = "first steps"
+idea        = "two-dimensional register blocking"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 6"
+kernel      = "register_blocked"
+work_group  = ["BN // TN", "BM // TM"]
+tile        = ["BM", "BN"]
+transposed  = ["A"]
+either      = ["B"]
+batches     = true
+local       = "BK * (BM + BN)"
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+]
+
+[parameters]
+BM = { values = [32, 64, 128], default = 64, idea = "rows of C in a work-group's tile" }
+BN = { values = [32, 64, 128], default = 64, idea = "columns of C in a work-group's tile" }
+BK = { values = [8, 16, 32], default = 16, idea = "depth of the tiles of A and B" }
+TM = { values = [4, 8], default = 8, idea = "rows of C in a work-item's micro-tile" }
+TN = { values = [4, 8], default = 8, idea = "columns of C in a work-item's micro-tile" }
+
+[presets]
+cpu-intel           = { BM = 128, BN = 128, BK = 16, TM = 4, TN = 4 }
+gpu                 = { BM = 128, BN = 128, BK = 16, TM = 8, TN = 8 }
+gpu-nvidia          = { BK = 32 }
+"gpu-nvidia:double" = { BM = 64, BK = 16, TN = 4 }
+phone               = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4 }
+*/
 /* register: two-dimensional register blocking.
  *
  *                          BN

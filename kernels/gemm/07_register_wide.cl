@@ -1,3 +1,47 @@
+/* gemmbench
+name        = "register-wide"
+family      = "first steps"
+idea        = "register blocking with vector loads"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 7"
+work_group  = ["BN // TN", "BM // TM"]
+tile        = ["BM", "BN"]
+batches     = true
+local       = "BK * (BM + BN + 2 * PAD * WIDTH)"
+extents     = { mp = "round_up(m, BM)", np = "round_up(n, BN)", kp = "round_up(k, BK)" }
+temporaries = { AP = "mp * kp", BP = "kp * np" }
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TM % WIDTH == 0", "TM must be a multiple of WIDTH, to be whole vectors"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, to be whole vectors"],
+]
+
+[parameters]
+BM    = { values = [64, 128], idea = "rows of C in a work-group's tile" }
+BN    = { values = [64, 128], idea = "columns of C in a work-group's tile" }
+BK    = { values = [8, 16, 32], default = 16, idea = "depth of the tiles of A and B" }
+TM    = { values = [4, 8, 16], default = 8, idea = "rows of C in a work-item's micro-tile" }
+TN    = { values = [4, 8, 16], default = 8, idea = "columns of C in a work-item's micro-tile" }
+WIDTH = { values = [2, 4, 8, 16], default = 4, idea = "elements of a vector" }
+PAD   = { values = [0, 1], idea = "vectors that local rows are longer than the tile" }
+
+[presets]
+cpu          = { BK = 32, TN = 16, WIDTH = 8 }
+cpu-intel    = { BM = 128, BN = 128, BK = 16, TM = 16, WIDTH = 16 }
+"gpu:double" = { BN = 128, TM = 4, WIDTH = 2 }
+phone        = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4, WIDTH = 4 }
+
+[[launches]]
+copy       = "transpose_padded"
+arguments  = ["m", "k", "A", "lda", "kp", "mp", "AP", "mp"]
+
+[[launches]]
+copy       = "pad"
+arguments  = ["k", "n", "B", "ldb", "kp", "np", "BP"]
+
+[[launches]]
+arguments  = ["m", "n", "alpha", "mp", "np", "kp", "AP", "BP", "beta", "C", "ldc"]
+*/
 /* register-wide: register blocking whose every load is a vector: from global
  * memory, into and from local memory.
  *

@@ -1,3 +1,51 @@
+/* gemmbench
+name        = "subgroup"
+family      = "first steps"
+idea        = "sub-group shuffles, no local memory"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 8"
+work_group  = ["LANES", "GY"]
+tile        = ["GY * TM", "LANES * TN"]
+batches     = true
+extensions  = ["cl_khr_subgroup_shuffle|cl_intel_subgroups", "cl_intel_required_subgroup_size"]
+sub_group   = "max(2 - EXCHANGE, 0) * LANES"
+temporaries = { AP = "mp * kp", BP = "kp * np" }
+constraints = [
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, to be whole vectors"],
+    ["EXCHANGE <= 2", "EXCHANGE is 1 (shuffle) or 2 (read-only path)"],
+]
+
+[parameters]
+LANES    = { values = [8, 16, 32], default = 16, idea = "work-items in a row of the group: a sub-group" }
+GY       = { values = [1, 2, 4, 8], default = 4, idea = "rows of work-items in a group" }
+TM       = { values = [4, 8, 16], default = 8, idea = "rows of C of a work-item" }
+TN       = { values = [4, 8], idea = "columns of C of a work-item" }
+WIDTH    = { values = [2, 4, 8], default = 4, idea = "elements of a vector" }
+EXCHANGE = { values = [1, 2], default = 2, idea = "1: A's values by shuffle; 2: by the read-only path" }
+
+[presets]
+cpu          = { LANES = 8, TM = 16, TN = 8, WIDTH = 8 }
+cpu-intel    = { TM = 8, WIDTH = 4 }
+gpu          = { LANES = 32, GY = 8, TM = 16 }
+"gpu:double" = { LANES = 8, GY = 4, TM = 8, TN = 8 }
+gpu-intel    = { LANES = 16, EXCHANGE = 1 }
+phone        = { LANES = 8, GY = 8, TM = 4, TN = 4, WIDTH = 4 }
+
+[extents]
+mp = "round_up(m, GY * TM)"
+np = "round_up(n, LANES * TN)"
+kp = "round_up(k, (2 - EXCHANGE) * LANES + (EXCHANGE - 1) * WIDTH)"
+
+[[launches]]
+copy       = "pad"
+arguments  = ["m", "k", "A", "lda", "mp", "kp", "AP"]
+
+[[launches]]
+copy       = "pad"
+arguments  = ["k", "n", "B", "ldb", "kp", "np", "BP"]
+
+[[launches]]
+arguments  = ["m", "n", "alpha", "np", "kp", "AP", "BP", "beta", "C", "ldc"]
+*/
 /* subgroup: no local memory: fragments of A and B go from global memory to
  * registers, and the work-items of a sub-group share them.
  *

@@ -1,3 +1,51 @@
+/* gemmbench
+name        = "prefetch"
+family      = "first steps"
+idea        = "double-buffered local memory"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 9"
+kernel      = "prefetched"
+work_group  = ["BN // TN", "BM // TM"]
+tile        = ["BM", "BN"]
+batches     = true
+local       = "2 * BK * (BM + BN + 2 * PAD * WIDTH)"
+extents     = { mp = "round_up(m, BM)", np = "round_up(n, BN)", kp = "round_up(k, BK)" }
+temporaries = { AP = "mp * kp", BP = "kp * np" }
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TM % WIDTH == 0", "TM must be a multiple of WIDTH, to be whole vectors"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, to be whole vectors"],
+    ["BK * BM // WIDTH % (BM // TM * (BN // TN)) == 0", "BK * BN // WIDTH % (BM // TM * (BN // TN)) == 0",
+     "the vectors of a tile must be a multiple of the work-items in a group, so that each loads as many"],
+]
+
+[parameters]
+BM    = { values = [64, 128], idea = "rows of C in a work-group's tile" }
+BN    = { values = [64, 128], idea = "columns of C in a work-group's tile" }
+BK    = { values = [8, 16, 32], default = 16, idea = "depth of the tiles of A and B" }
+TM    = { values = [4, 8, 16], default = 8, idea = "rows of C in a work-item's micro-tile" }
+TN    = { values = [4, 8, 16], default = 8, idea = "columns of C in a work-item's micro-tile" }
+WIDTH = { values = [2, 4, 8, 16], default = 4, idea = "elements of a vector" }
+PAD   = { values = [0, 1], idea = "vectors that local rows are longer than the tile" }
+
+[presets]
+cpu                 = { TN = 16, WIDTH = 8 }
+gpu                 = { BM = 128, BN = 128, BK = 8 }
+"gpu:double"        = { BM = 64, BK = 8, WIDTH = 2 }
+"gpu-nvidia:double" = { BK = 16 }
+phone               = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4, WIDTH = 4 }
+
+[[launches]]
+copy       = "transpose_padded"
+arguments  = ["m", "k", "A", "lda", "kp", "mp", "AP", "mp"]
+
+[[launches]]
+copy       = "pad"
+arguments  = ["k", "n", "B", "ldb", "kp", "np", "BP"]
+
+[[launches]]
+arguments  = ["m", "n", "alpha", "mp", "np", "kp", "AP", "BP", "beta", "C", "ldc"]
+*/
 /* prefetch: register-wide with double-buffered local memory: the next tile
  * loads while this one multiplies.
  *

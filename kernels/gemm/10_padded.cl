@@ -1,3 +1,87 @@
+/* gemmbench
+name        = "padded"
+family      = "first steps"
+idea        = "pad, multiply whole tiles, unpad"
+source      = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 10"
+work_group  = ["BN // TN", "BM // TM"]
+tile        = ["BM", "BN"]
+batches     = true
+local       = "BK * (BM + BN + 2 * PAD * WIDTH)"
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TM % WIDTH == 0", "TM must be a multiple of WIDTH, to be whole vectors"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, to be whole vectors"],
+    ["BK % WIDTH == 0", "BK must be a multiple of WIDTH, so that loads are whole vectors"],
+    ["FUSED <= 1", "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"],
+]
+
+[parameters]
+BM    = { values = [64, 80, 128, 160], idea = "rows of C in a work-group's tile" }
+BN    = { values = [64, 80, 128, 160], idea = "columns of C in a work-group's tile" }
+BK    = { values = [8, 16, 32], default = 16, idea = "depth of the tiles of A and B" }
+TM    = { values = [4, 8, 10], default = 8, idea = "rows of C in a work-item's micro-tile" }
+TN    = { values = [4, 8, 10], default = 8, idea = "columns of C in a work-item's micro-tile" }
+WIDTH = { values = [1, 2, 4], idea = "elements of a vector: of every load and of the stores of C" }
+PAD   = { values = [1, 2, 4], idea = "vectors that local rows are longer than the tile" }
+FUSED = { values = [0, 1], launch = true, idea = "1: B is transposed and padded in one launch; 0: in two" }
+
+[presets]
+cpu-intel           = { BM = 128, BN = 128, BK = 16, TM = 4, TN = 4 }
+gpu                 = { BM = 128, BN = 128, BK = 16, TM = 8, TN = 8 }
+gpu-nvidia          = { BK = 32 }
+"gpu-nvidia:double" = { BN = 64, BK = 16 }
+phone               = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4 }
+
+[named.160x160]
+idea   = "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two"
+values = { BM = 160, BN = 160, BK = 16, TM = 10, TN = 10, WIDTH = 2, PAD = 1 }
+
+[named.fused]
+idea   = "B transposed and padded in one launch"
+values = { FUSED = 1 }
+
+[extents]
+mp = "round_up(m, BM)"
+np = "round_up(n, BN)"
+kp = "round_up(k, BK)"
+
+[temporaries]
+AP = "mp * kp"
+BT = "(1 - FUSED) * n * k"
+BP = "np * kp"
+CP = "mp * np"
+
+[[launches]]
+copy       = "pad"
+arguments  = ["m", "k", "A", "lda", "mp", "kp", "AP"]
+
+[[launches]]
+copy       = "transpose"
+arguments  = ["k", "n", "B", "ldb", "BT", "k"]
+when       = ["FUSED == 0"]
+
+[[launches]]
+copy       = "pad"
+arguments  = ["n", "k", "BT", "k", "np", "kp", "BP"]
+when       = ["FUSED == 0"]
+
+[[launches]]
+copy       = "transpose_padded"
+arguments  = ["k", "n", "B", "ldb", "np", "kp", "BP", "kp"]
+when       = ["FUSED > 0"]
+
+[[launches]]
+arguments  = ["np", "kp", "AP", "BP", "CP"]
+
+[[launches]]
+kernel     = "unpad"
+role       = "unpad"
+arguments  = ["m", "n", "alpha", "CP", "np", "beta", "C", "ldc"]
+work_group = [16, 16]
+work_items = ["n", "m"]
+any_group  = true
+*/
 /* padded: incomplete tiles, by padding. Five launches, or four:
  *
  *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles

@@ -1,3 +1,30 @@
+/* gemmbench
+name        = "dotf-v{WIDTH}"
+family      = "mobile"
+idea        = "the same with built-in dot(), width {WIDTH}"
+source      = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
+kernel      = "dotf_rows"
+each        = "WIDTH"
+work_group  = ["WX", "WY"]
+work_items  = ["n", "m"]
+any_group   = true
+edge        = "max(WIDTH, max(WX, WY))"
+transposed  = ["B"]
+batches     = true
+constraints = [
+    ["POINTERS <= 1", "POINTERS is 1 (they advance) or 0 (loads are indexed)"],
+]
+
+[parameters]
+WIDTH    = { values = [8, 16], idea = "elements of a vector" }
+WX       = { values = [4, 8, 16], default = 8, launch = true, idea = "columns of C across a work-group" }
+WY       = { values = [1, 4, 8, 16], default = 8, launch = true, idea = "rows of C down a work-group" }
+POINTERS = { values = [0, 1], default = 1, idea = "1: pointers advance along the rows; 0: every load is indexed" }
+
+[named.indexed]
+idea   = "pointers stay, every load is indexed"
+values = { POINTERS = 0 }
+*/
 /* dotf: dot with the built-in dot product on the 4-wide parts.
  *
  *            k                    k

@@ -1,3 +1,22 @@
+/* gemmbench
+name       = "block2x2-v{WIDTH}"
+family     = "mobile"
+idea       = "2 x 2 elements of C, width {WIDTH}"
+source     = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
+kernel     = "block2x2"
+each       = "WIDTH"
+work_group = ["WX", "WY"]
+work_items = ["ceil_div(n, 2)", "ceil_div(m, 2)"]
+any_group  = true
+edge       = "max(WIDTH, 2 * max(WX, WY))"
+transposed = ["B"]
+batches    = true
+
+[parameters]
+WIDTH = { values = [4, 8], idea = "elements of a vector" }
+WX    = { values = [4, 8, 16], default = 8, launch = true, idea = "blocks of C across a work-group" }
+WY    = { values = [1, 4, 8, 16], default = 8, launch = true, idea = "blocks of C down a work-group" }
+*/
 /* block2x2: a 2 x 2 block of C per work-item, B transposed.
  *
  *            k                     k

@@ -1,3 +1,22 @@
+/* gemmbench
+name       = "block4x4-v{WIDTH}"
+family     = "mobile"
+idea       = "4 x 4 elements of C, width {WIDTH}"
+source     = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
+kernel     = "block4x4"
+each       = "WIDTH"
+work_group = ["WX", "WY"]
+work_items = ["ceil_div(n, 4)", "ceil_div(m, 4)"]
+any_group  = true
+edge       = "max(WIDTH, 4 * max(WX, WY))"
+transposed = ["B"]
+batches    = true
+
+[parameters]
+WIDTH = { values = [4, 8], idea = "elements of a vector" }
+WX    = { values = [4, 8, 16], default = 8, launch = true, idea = "blocks of C across a work-group" }
+WY    = { values = [1, 4, 8, 16], default = 8, launch = true, idea = "blocks of C down a work-group" }
+*/
 /* block4x4: B transposed, a 4 x 4 block of C per work-item.
  *
  *             k                      k

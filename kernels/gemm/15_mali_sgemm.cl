@@ -1,3 +1,20 @@
+/* gemmbench
+name       = "mali-sgemm"
+family     = "vendor samples"
+idea       = "four steps along k, B not transposed"
+source     = "ARM, Mali OpenCL SDK 1.1, SGEMM sample"
+work_group = ["WX", "WY"]
+work_items = ["n", "m"]
+any_group  = true
+batches    = true
+
+[parameters]
+WX = { values = [4, 8, 16, 32], default = 16, launch = true, idea = "columns of C across a work-group" }
+WY = { values = [1, 2, 4, 8, 16], default = 8, launch = true, idea = "rows of C down a work-group" }
+
+[presets]
+cpu-intel = { WX = 16, WY = 16 }
+*/
 /* mali-sgemm: one element of C per work-item, four steps along k at once, B as
  * it is.
  *

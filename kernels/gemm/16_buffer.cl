@@ -1,3 +1,47 @@
+/* gemmbench
+name        = "buffer-4x8"
+family      = "vendor samples"
+idea        = "image-4x8 with B in a buffer"
+source      = "gemmbench, to isolate the image of Qualcomm's Matrix Multiply on Adreno GPUs"
+types       = ["float", "half"]
+work_group  = ["WX", "WY"]
+work_items  = ["ceil_div(n, 4)", "ceil_div(m, 8)"]
+any_group   = true
+batches     = true
+options     = ["-cl-fast-relaxed-math"]
+choose      = "article_shape"
+extents     = { nw = "round_up(n, 4)" }
+temporaries = { BP = "min(ldb % 4, 1) * k * nw" }
+
+[parameters]
+WX = { values = [4, 8, 16, 32], launch = true, idea = "pixels of C across a work-group" }
+WY = { values = [1, 2, 4, 8, 16], launch = true, idea = "micro-tiles of C down a work-group" }
+
+[[launches]]
+copy       = "pad"
+arguments  = ["k", "n", "B", "ldb", "k", "nw", "BP"]
+when       = ["ldb % 4 > 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]
+when       = ["m >= 8", "ldb % 4 == 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "BP", "nw", "beta", "C", "ldc"]
+when       = ["m >= 8", "ldb % 4 > 0"]
+
+[[launches]]
+kernel     = "buffer_4x1"
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]
+work_items = ["ceil_div(n, 4)", "m"]
+when       = ["m < 8", "ldb % 4 == 0"]
+
+[[launches]]
+kernel     = "buffer_4x1"
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "BP", "nw", "beta", "C", "ldc"]
+work_items = ["ceil_div(n, 4)", "m"]
+when       = ["m < 8", "ldb % 4 > 0"]
+*/
 /* buffer-4x8: image-4x8 with B in a buffer, everything else alike: what the
  * texture cache brings is their ratio.
  *

@@ -1,3 +1,40 @@
+/* gemmbench
+name       = "image-4x8"
+family     = "vendor samples"
+idea       = "B read through the texture cache"
+source     = "Qualcomm, Matrix Multiply on Adreno GPUs, parts 1 and 2"
+before     = "buffer-4x8"
+types      = ["float", "half"]
+work_group = ["WX", "WY"]
+work_items = ["ceil_div(n, 4)", "ceil_div(m, 8)"]
+any_group  = true
+options    = ["-cl-fast-relaxed-math"]
+choose     = "article_shape"
+
+[parameters]
+WX = { values = [4, 8, 16, 32], launch = true, idea = "pixels of C across a work-group" }
+WY = { values = [1, 2, 4, 8, 16], launch = true, idea = "micro-tiles of C down a work-group" }
+
+[images]
+BI = { source = "B", rows = "k", columns = "n" }
+
+[[launches]]
+kernel     = "fill_image"
+role       = "image"
+arguments  = ["k", "n", "B", "ldb", "BI"]
+work_group = [16, 8]
+work_items = ["ceil_div(n, 4)", "k"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "BI", "beta", "C", "ldc"]
+when       = ["m >= 8"]
+
+[[launches]]
+kernel     = "image_4x1"
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "BI", "beta", "C", "ldc"]
+work_items = ["ceil_div(n, 4)", "m"]
+when       = ["m < 8"]
+*/
 /* image-4x8: B as an image, a micro-tile of 4 columns by 8 rows per work-item.
  *
  *                       n / 4 pixels of 4 columns

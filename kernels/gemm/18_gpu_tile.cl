@@ -1,3 +1,83 @@
+/* gemmbench
+name        = "gpu-tile"
+family      = "ours"
+idea        = "two-level tiles, overlapping stages"
+source      = "gemmbench"
+work_group  = ["BM // TM * (BN // TN)"]
+tile        = ["BM", "BN"]
+either      = ["A", "B"]
+batches     = true
+local       = "2 * BK * (BM + PAD + BN)"
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TM % WIDTH == 0", "TM must be a multiple of WIDTH, so that rows are whole vectors"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, so that columns are whole vectors"],
+    ["PAD % WIDTH == 0", "PAD must be a multiple of WIDTH, so that rows stay aligned"],
+    ["LANES % LX == 0", "BN % (LX * TN) == 0", "BM % (LANES // LX * TM) == 0",
+     "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM"],
+    ["BK % WIDTH == 0",
+     "BM * BK // WIDTH % (BM // TM * (BN // TN)) == 0",
+     "BK * BN // WIDTH % (BM // TM * (BN // TN)) == 0",
+     "the vectors of a tile must be a multiple of the work-items in a group, so that each moves as many"],
+    ["BK % 2 == 0", "BK must be even: two sets of fragments take turns"],
+]
+
+[parameters]
+BM    = { values = [64, 128, 256], idea = "rows of C in a work-group's tile" }
+BN    = { values = [64, 128, 256], idea = "columns of C in a work-group's tile" }
+BK    = { values = [8, 16, 32], idea = "depth of the tiles of A and B" }
+TM    = { values = [4, 8, 16], default = 8, idea = "rows of C in a work-item's micro-tile" }
+TN    = { values = [4, 8, 16], idea = "columns of C in a work-item's micro-tile" }
+WIDTH = { values = [2, 4, 8], default = 4, idea = "elements of a vector" }
+PAD   = { values = [0, 4, 8], default = 4, idea = "elements that rows of A's tile are longer than it" }
+LANES = { values = [16, 32, 64], default = 32, idea = "work-items of a sub-group" }
+LX    = { values = [4, 8, 16], default = 8, idea = "of them, across the tile" }
+AHEAD = { values = [0, 1], default = 1, idea = "1: the fragments of the next step load while this one multiplies" }
+BAND  = { values = [1, 4, 8, 16], default = 8, idea = "tile rows that groups walk down before the next column" }
+
+[presets]
+gpu          = { BM = 128, BN = 128, TM = 8, TN = 8 }
+"gpu:double" = { BM = 64, BN = 64, TM = 8, TN = 4, WIDTH = 2 }
+gpu-nvidia   = { BM = 128, BN = 128, TM = 8, TN = 16, LX = 4, AHEAD = 0, BAND = 16 }
+phone        = { BM = 32, BN = 32, TM = 4, TN = 4, WIDTH = 4, AHEAD = 0 }
+
+[extents]
+ragged_a = "lda % WIDTH + (1 - ta) * (k % WIDTH)"   # 0 if A can be read by whole vectors: its rows start at
+ragged_b = "ldb % WIDTH + tb * (k % WIDTH)"         # multiples of one, and end so if they run along k
+aw       = "round_up(columns_a, WIDTH)"
+bw       = "round_up(columns_b, WIDTH)"
+
+[temporaries]
+AP = "min(ragged_a, 1) * rows_a * aw"
+BP = "min(ragged_b, 1) * rows_b * bw"
+
+[[launches]]
+copy       = "pad"
+arguments  = ["rows_a", "columns_a", "A", "lda", "rows_a", "aw", "AP"]
+when       = ["ragged_a > 0"]
+
+[[launches]]
+copy       = "pad"
+arguments  = ["rows_b", "columns_b", "B", "ldb", "rows_b", "bw", "BP"]
+when       = ["ragged_b > 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]
+when       = ["ragged_a == 0", "ragged_b == 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "BP", "bw", "beta", "C", "ldc"]
+when       = ["ragged_a == 0", "ragged_b > 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "AP", "aw", "B", "ldb", "beta", "C", "ldc"]
+when       = ["ragged_a > 0", "ragged_b == 0"]
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "AP", "aw", "BP", "bw", "beta", "C", "ldc"]
+when       = ["ragged_a > 0", "ragged_b > 0"]
+*/
 /* gpu-tile: tiles on two levels, and nothing that waits: what a GPU's compiler
  * needs to keep multiplying.
  *

@@ -1,3 +1,35 @@
+/* gemmbench
+name        = "intel-block"
+family      = "ours"
+idea        = "sub-group block reads (Intel's drivers)"
+source      = "gemmbench; Intel's extension cl_intel_subgroups describes the block reads"
+work_group  = ["LANES", "GY"]
+tile        = ["GY * TM", "LANES * TN"]
+batches     = true
+extensions  = ["cl_intel_subgroups", "cl_intel_required_subgroup_size"]
+sub_group   = "LANES"
+constraints = [
+    ["(TN - 2) * (TN - 4) * (TN - 8) == 0", "TN is 2, 4 or 8: block reads come in these widths"],
+]
+
+[parameters]
+LANES = { values = [8, 16, 32], default = 16, idea = "work-items of a sub-group; the device must have sub-groups of that" }
+GY    = { values = [1, 2, 4, 8], default = 4, idea = "sub-groups in a work-group, one below the other" }
+TM    = { values = [4, 8, 16], default = 8, idea = "rows of C of a sub-group" }
+TN    = { values = [2, 4, 8], default = 4, idea = "columns of C of a lane: elements of a block read" }
+
+[presets]
+"default:double"   = { TN = 2 }
+cpu-intel          = { LANES = 8, TN = 2 }
+"cpu-intel:double" = { TM = 4 }
+
+[type_extensions]
+double = ["cl_intel_subgroups_long"]
+half   = ["cl_intel_subgroups_short"]
+
+[not_on]                # though it lists the first extension
+pocl = "PoCL lists cl_intel_subgroups, and does not link its functions"
+*/
 /* intel-block: block reads bring operands to a sub-group, shuffles hand A's
  * values round; nothing else moves data.
  *

@@ -1,3 +1,22 @@
+/* gemmbench
+name       = "naive-fp8"
+family     = "ours"
+idea       = "naive for fp8, with a lookup table"
+source     = "gemmbench; the formats as OCP's 8-bit floating point specification defines them"
+types      = ["e4m3", "e4m3-half", "e4m3-bfloat16", "e5m2", "e5m2-half", "e5m2-bfloat16"]
+work_group = ["WX", "WY"]
+work_items = ["n", "m"]
+any_group  = true
+batches    = true
+
+[parameters]
+WX = { values = [8, 16, 32], default = 16, launch = true, idea = "columns of C across a work-group" }
+WY = { values = [1, 2, 4, 8, 16], default = 16, launch = true, idea = "rows of C down a work-group" }
+
+[presets]
+gpu   = { WX = 32, WY = 8 }
+phone = { WX = 8, WY = 8 }
+*/
 /* naive-fp8: the naive kernel for bytes that are floating-point numbers, on
  * devices that know no such type.
  *

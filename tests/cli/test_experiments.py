@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.ladder.published import VARIANTS
+from gemmbench.ladder import LADDER
 from gemmbench.model.run_file import encode, load
 from gemmbench.stats import rates
 from tests.cli.conftest import ROOT, Call
@@ -48,5 +48,5 @@ def test_a_figure_is_that_of_the_run_and_a_missing_run_is_said(tmp_path: Path) -
 
 def test_the_steps_of_the_tutorial_are_its_ten_kernels() -> None:
     (steps,) = (each for each in EXPERIMENTS if each.name == "steps")
-    assert tuple(experiments.STEPS.split(",")) == tuple(variant.name for variant in VARIANTS)[:10]
+    assert tuple(experiments.STEPS.split(",")) == LADDER[:10]
     assert steps.command.split()[4] == experiments.STEPS

@@ -97,8 +97,8 @@ ROOMS: dict[str, Room] = {
 # distribution's import name: the rooms (or modules) that import it
 THIRD_PARTY = {
     "numpy": "model stats charts opencl measure gemm probes regress",
-    # A user's kernel describes itself in TOML, and shapes in CSV: msgspec names the field that is wrong.
-    "msgspec": "model ladder.own gemm.logs gemm.workloads measure suite exports options cli",
+    # A kernel's file describes it in TOML, and shapes in CSV: msgspec names the field that is wrong.
+    "msgspec": "model ladder.described ladder.own gemm.logs gemm.workloads measure suite exports options cli",
     "ml_dtypes": "model",
     "platformdirs": "suite",
     "pyopencl": "opencl gemm probes",

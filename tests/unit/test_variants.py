@@ -42,7 +42,7 @@ def test_every_kernel_file_is_used() -> None:
 def test_every_d_is_declared_and_every_parameter_used(variant: Variant) -> None:
     wanted = set().union(*(required(file) for file in variant.files))
     assert wanted <= set(variant.parameters)
-    text = " ".join(kernel_files.raw(file) for file in variant.files)
+    text = " ".join(kernel_files.text(file) for file in variant.files)
     for name, parameter in variant.parameters.items():
         used = re.search(rf"\b{name}\b", text) is not None
         assert used != parameter.launch, f"{name}: {'used' if used else 'not used'} by the kernels"
@@ -51,7 +51,7 @@ def test_every_d_is_declared_and_every_parameter_used(variant: Variant) -> None:
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
 def test_every_kernel_opens_with_its_picture_and_a_formula(variant: Variant) -> None:
     for file in variant.files:
-        comment = kernel_files.raw(file).split("*/")[0]
+        comment = kernel_files.text(file).split("*/")[0]
         assert comment.startswith("/*"), file
         assert "+--" in comment, f"{file} has no picture"
         assert re.search(r"\w+\[.+\]", comment), f"{file} has no index formula"

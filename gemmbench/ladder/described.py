@@ -1,0 +1,287 @@
+"""The kernels that their ``.cl`` files describe, in the comment that users write in theirs.
+
+`Description` has more keys than a user's. A new kernel is a new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+
+from gemmbench.ladder import own
+from gemmbench.ladder import variant as parts
+from gemmbench.ladder.own import Text, formula
+from gemmbench.ladder.variant import (
+    PIXEL,
+    PLAIN,
+    Chooser,
+    Compilation,
+    Constraint,
+    Formula,
+    Named,
+    Needs,
+    Parameters,
+    Pass,
+    Role,
+    Values,
+    Variant,
+    round_up,
+    unsupported_type,
+)
+from gemmbench.model import kernel_files
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
+
+_LENGTHS = ("m", "n", "k", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b")
+_COPIES: Mapping[str, Callable[..., Pass]] = {
+    "pad": parts.pad,
+    "transpose": parts.transpose,
+    "transpose_padded": parts.transpose_padded,
+}
+# Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
+# 12,288. From documents: never timed there.
+_PHONES = [f"{family}{dtype}" for family in ("gpu-arm", "gpu-qualcomm") for dtype in ("", ":double")]
+_TURNED = {"A": ("m", "k", "A", "lda", "AT", "m"), "B": ("k", "n", "B", "ldb", "BT", "k")}  # of transposes
+_ROWS = 8  # of a micro-tile; another kernel is for fewer
+_GROUP = 128  # work-items that the article's groups aim at
+_MOST_ACROSS = 64
+
+
+def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
+    """WX and WY: work-items across and down a group of 128 at most, powers of two, by an article's rules.
+
+    The group is at most 64 across, and within the device's limits. The first rule is fewest work-items past
+    C. Then follow a group for every compute unit, most work-items and the squarest area. A work-item has 4
+    columns and 8 rows of C; with m below 8, one row.
+    """
+    across = ceil_div(problem.n, PIXEL)
+    rows = 1 if problem.m < _ROWS else _ROWS
+    down = ceil_div(problem.m, rows)
+    most = min(device.max_work_group_size, _GROUP)
+    sides = [1 << bit for bit in range(8)]
+
+    def cost(shape: tuple[int, int]) -> tuple[float, ...]:
+        x, y = shape
+        started = round_up(max(across, 1), x) * round_up(max(down, 1), y)
+        groups = started // (x * y)
+        return (started, groups < device.compute_units, -x * y, abs(x * PIXEL - y * rows))
+
+    limits = (*device.max_work_item_sizes, most, most)
+    shapes = [
+        (x, y)
+        for x in sides
+        for y in sides
+        if x * y <= most and x <= min(limits[0], _MOST_ACROSS) and y <= limits[1]
+    ]
+    wide, tall = min(shapes, key=cost)
+    return {"WX": wide, "WY": tall}
+
+
+_CHOOSERS: Mapping[str, Chooser] = {"": lambda *_: {}, "article_shape": _article_shape}
+
+
+class _Launch(msgspec.Struct, forbid_unknown_fields=True):
+    """One launch; what it leaves out is the description's own."""
+
+    kernel: str = ""
+    copy: Literal["", "pad", "transpose", "transpose_padded"] = ""  # a kernel that copies an operand, instead
+    role: Role = "multiply"
+    arguments: tuple[str, ...] = ()
+    work_group: tuple[Text, ...] = ()
+    work_items: tuple[Text, ...] = ()
+    any_group: bool | None = None
+    when: tuple[str, ...] = ()  # rules, for the problems that it is for
+
+
+class Description(msgspec.Struct, forbid_unknown_fields=True):
+    """What a published kernel's file says of it. The keys of `own.Description` mean the same here."""
+
+    name: str
+    family: str
+    idea: str
+    source: str
+    work_group: tuple[Text, ...]
+    tile: tuple[Text, ...] = ()  # of C: rows and columns
+    work_items: tuple[Text, ...] = ()
+    any_group: bool = False  # the kernel does not depend on the group
+    kernel: str = ""
+    arguments: tuple[str, ...] = PLAIN
+    types: tuple[str, ...] = PLAIN_DTYPES
+    before: str = ""  # the kernel that follows it in the ladder, if that is not the next file's
+    each: str = ""  # a parameter: there is a kernel for each of its values, {...} in name and idea
+    transposed: tuple[Literal["A", "B"], ...] = ()
+    either: tuple[Literal["A", "B"], ...] = ()  # operands that it reads as they are stored
+    batches: bool = False
+    launches: tuple[_Launch, ...] = ()  # if they are several
+    extents: dict[str, Text] = {}  # lengths for arguments and formulas
+    temporaries: dict[str, Text] = {}  # buffers: elements
+    images: dict[str, parts.Image] = {}
+    parameters: dict[str, own.ParameterTable] = {}
+    presets: dict[str, dict[str, int]] = {}  # "phone": small enough for their GPUs, see `_PHONES`
+    named: dict[str, Named] = {}
+    constraints: tuple[tuple[str, ...], ...] = ()  # rules, and the sentence if one of them is broken
+    choose: str = ""  # of `_CHOOSERS`: gives the parameters without a default
+    edge: Text = ""  # the longest side of a tile, if it has no `tile`
+    local: Text = 0
+    options: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    type_extensions: dict[str, tuple[str, ...]] = {}  # in addition, by type
+    sub_group: Text = ""  # work-items of a sub-group; 0 needs none, and no extension either
+    not_on: dict[str, str] = {}  # by driver, why not, though it lists the first extension
+
+
+def read_variants() -> dict[str, Variant]:
+    """The described kernels by name, in the order of the ladder. Raises `ValueError` if a file is wrong."""
+    variants: list[Variant] = []
+    for path in sorted((kernel_files.folder() / "gemm").glob("*.cl")):
+        file = f"gemm/{path.name}"
+        if text := kernel_files.description(file):
+            described = msgspec.toml.decode(text, type=Description)
+            names = [each.name for each in variants]
+            place = names.index(described.before) if described.before else len(names)
+            variants[place:place] = [_variant(file, each) for each in _each(described)]
+    return {variant.name: variant for variant in variants}
+
+
+def _each(described: Description) -> Iterator[Description]:
+    """The description for each value of the parameter that `each` names."""
+    if not (name := described.each):
+        yield described
+        return
+    for value in described.parameters[name].values:
+        called, idea = (text.replace(f"{{{name}}}", str(value)) for text in (described.name, described.idea))
+        only = msgspec.structs.replace(described.parameters[name], values=(value,), default=value)
+        rule = f"{name} == {value}", f"{name} is {value} in {called}"
+        yield msgspec.structs.replace(
+            described,
+            name=called,
+            idea=idea,
+            parameters={**described.parameters, name: only},
+            constraints=(rule, *described.constraints),
+        )
+
+
+def _variant(file: str, described: Description) -> Variant:
+    known = (*_LENGTHS, *described.parameters, *described.extents)
+    turned = [_TURNED[name] for name in described.transposed]
+    areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
+    edge = described.edge or ("max({}, {})".format(*described.tile) if described.tile else 16)
+    variant = Variant(
+        name=described.name,
+        family=described.family,
+        idea=described.idea,
+        source=described.source,
+        launches=parts.Launches(
+            passes=(
+                *(parts.transpose(*each) for each in turned),
+                *(_pass(file, described, each, known) for each in described.launches or (_Launch(),)),
+            ),
+            extents=_formulas(described.extents, known),
+            temporaries=_formulas(areas | described.temporaries, known),
+            images=described.images,
+            edge=formula(edge, known),
+            batches=described.batches,
+            either=described.either,
+        ),
+        parameters=_parameters(described),
+        needs=_needs(described),
+        compilation=Compilation(flags=described.options),
+    )
+    return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
+
+
+def _formulas(texts: Mapping[str, Text], names: Collection[str]) -> dict[str, Formula]:
+    return {name: formula(text, names) for name, text in texts.items()}
+
+
+def _pass(file: str, described: Description, launch: _Launch, names: Collection[str]) -> Pass:
+    rules = [formula(rule, names, is_rule=True) for rule in launch.when]
+
+    def is_for(values: Values) -> bool:
+        return all(rule(values) for rule in rules)
+
+    if launch.copy:
+        return replace(_COPIES[launch.copy](*launch.arguments), when=is_for)
+    group = [formula(text, names) for text in launch.work_group or described.work_group]
+    tile = [formula(text, names) for text in described.tile]
+    wanted = [formula(text, names) for text in launch.work_items or described.work_items]
+
+    def items(values: Values) -> tuple[int, ...]:
+        if wanted:
+            return tuple(each(values) for each in wanted)
+        down, across = (ceil_div(values[name], side(values)) for name, side in zip("mn", tile, strict=True))
+        return own.items_of_tiles(down, across, [side(values) for side in group])
+
+    copies = [_TURNED[name] for name in described.transposed]
+    turned = {name: new for _, _, a, ld, copy, copy_ld in copies for name, new in ((a, copy), (ld, copy_ld))}
+    return Pass(
+        launch.role,
+        file,
+        launch.kernel or described.kernel or described.name.replace("-", "_"),
+        tuple(turned.get(name, name) for name in launch.arguments or described.arguments),
+        items,
+        lambda values: tuple(side(values) for side in group),
+        is_for,
+        any_group=described.any_group if launch.any_group is None else launch.any_group,
+    )
+
+
+def _needs(described: Description) -> Needs:
+    names = (*described.parameters, "itemsize")
+    sub_group = formula(described.sub_group or 0, names)
+
+    def lacks(device: DeviceFacts, dtype: str) -> str:
+        reason = described.not_on.get(device.family.partition("-")[2], "")
+        is_listed = reason and described.extensions[0] in device.extensions
+        return reason if is_listed else unsupported_type(device, dtype)
+
+    return Needs(
+        dtypes=described.types,
+        lacks=lacks if described.not_on else unsupported_type,
+        extensions=lambda p: described.extensions if not described.sub_group or sub_group(p) else (),
+        type_extensions=described.type_extensions,
+        sub_group=sub_group,
+        local_elements=formula(described.local, names),
+    )
+
+
+def _of_fp8(variant: Variant) -> Variant:
+    """The variant for fp8, whose kernel needs no more than bytes and floats."""
+
+    def options(dtype: str) -> tuple[str, ...]:
+        """The format of A and B, and the type of C."""
+        stored, _, result = dtype.partition("-")
+        return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
+
+    sums = {name: "float" for name in variant.needs.dtypes if DTYPES[name].result != "float"}
+    needs = replace(variant.needs, lacks=lambda *_: "", sums=sums)
+    return replace(variant, needs=needs, compilation=replace(variant.compilation, of_type=options))
+
+
+def _parameters(described: Description) -> Parameters:
+    names = (*described.parameters, "itemsize")
+    default = {
+        name: each.values[0] if each.default is None else each.default
+        for name, each in described.parameters.items()
+        if each.default is not None or not described.choose
+    }
+    presets: dict[str, Values] = {"default": default} if default else {}
+    for kind, values in described.presets.items():
+        presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
+    return Parameters(
+        {name: own.parameter(name, each) for name, each in described.parameters.items()},
+        presets=presets,
+        named=described.named,
+        constraints=tuple(_constraint(rules, sentence, names) for *rules, sentence in described.constraints),
+        choose=_CHOOSERS[described.choose],
+    )
+
+
+def _constraint(rules: Sequence[str], sentence: str, names: Collection[str]) -> Constraint:
+    tests = [own.holds(formula(rule, names, is_rule=True)) for rule in rules]
+    return Constraint(lambda values: all(test(values) for test in tests), sentence)
