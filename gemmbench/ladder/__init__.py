@@ -1,9 +1,7 @@
-"""The GEMM ladder: one entry per variant, in the order of tables and charts.
+"""The GEMM ladder, in the order of tables and charts. Libraries are variants with another executor.
 
-A ``.cl`` file describes its kernel: idea, source, parameters, launches, constraints. Only kernels whose
-launches follow from problem and device have an entry in one of these modules instead.
-
-Libraries are in the same table: variants with another executor.
+A ``.cl`` file describes its kernel. Only kernels whose launches follow from problem and device have an entry
+in a module here instead.
 """
 
 from __future__ import annotations
@@ -116,23 +114,20 @@ FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma", "cpu-vnni": "cpu-amx", MKL: B
 
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
-    """The libraries measured without ``--baseline``, if installed, as far as `FASTER` has none instead.
-
-    They are the host's BLAS, MKL, and cuBLAS or else CLBlast on a GPU.
-    """
+    """The libraries measured without ``--baseline``: the host's BLAS, MKL, and cuBLAS or else CLBlast."""
     host = (BASELINE, *[name for name in (MKL,) if name in device.libraries])
     return (*host, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
 
 
 def conversion(variant: str, dtype: str) -> str:
-    """How a kernel or library makes shorter numbers of operands: ``rounded``, ``cut``, or "" if they fit."""
+    """How it shortens numbers of operands: ``rounded``, ``cut``, or "" if they fit."""
     if not DTYPES[dtype].dropped:
         return ""
     return "rounded" if variant in BASELINES else "cut"
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case, adapted to its layout and batch: of the ladder, or from the user's own file."""
+    """The variant of a case, adapted to its layout and batch."""
     variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
     return laid_out(variant, case.problem) if case.problem else variant
 
@@ -149,6 +144,6 @@ def order_of(run: Run) -> tuple[str, ...]:
 
 
 def families(runs: Iterable[Run]) -> Mapping[str, str]:
-    """The family of each variant in `order`, with the user's own kernels of some runs."""
+    """The family of each variant in `order`, with the runs' own kernels."""
     names = dict.fromkeys(row.variant for run in runs for row in run.rows if row.own)
     return {name: OWN if name in names else FAMILIES[name] for name in order(names)}

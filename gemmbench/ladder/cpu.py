@@ -62,16 +62,14 @@ _WIDENED = ("bfloat16", "char")  # which panels hold as float, so that A and B a
 def micro_tile(registers: int) -> tuple[int, int]:
     """Rows and vectors of the micro-tile with the most products per load, for `registers` vector registers.
 
-    Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors. The
-    eight sums or more keep two units busy while an addition takes four cycles (Low, Igual, Smith and
-    Quintana-Orti, Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
+    Eight sums or more keep two units busy while an addition takes four cycles: Low, Igual, Smith and
+    Quintana-Orti, Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1.
     """
     tiles = [((registers - 1 - vectors) // vectors, vectors) for vectors in (1, 2, 4)]
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
 
 
 def _itemsize(dtype: str) -> int:
-    """Bytes of an element in panels."""
     return DTYPES["float" if dtype in _WIDENED else dtype].itemsize
 
 
@@ -80,10 +78,9 @@ def _second_cache(device: DeviceFacts) -> int:
 
 
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
-    """MR, NV, WIDTH and DEPTH by a device's registers and caches: micro-tile, and depth of a panel of B.
+    """MR, NV, WIDTH and DEPTH by registers and caches: micro-tile, and depth of a panel of B.
 
-    A micro-tile of C has MR rows and NV vectors of WIDTH elements. A panel of B (DEPTH x NV WIDTH) gets a
-    quarter of the second cache, at most the size of local memory, and 16 <= DEPTH <= 1024. See `micro_tile`.
+    A panel (DEPTH x NV WIDTH) gets a quarter of the second cache, at most local memory; 16 <= DEPTH <= 1024.
     """
     itemsize = _itemsize(dtype)
     lane = max(itemsize, 4)  # half is computed as float
@@ -100,27 +97,25 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
 
 
 def _panels(v: Values) -> int:
-    """Panels of B, the last one perhaps not whole."""
     return ceil_div(v["n"], _width(v))
 
 
 def _width(v: Values) -> int:
-    """Columns of a panel."""
     return v["NV"] * v["WIDTH"]
 
 
 def _tiles(v: Values) -> int:
-    """Panels of A, that is micro-tiles down C; the last one perhaps not whole."""
+    """Micro-tiles down C; the last one may be incomplete."""
     return ceil_div(v["m"], v["MR"])
 
 
 def _span(v: Values) -> int:
-    """Steps along k that a work-item sums."""
+    """Steps along k of one part."""
     return ceil_div(v["k"], v["SLICES"])
 
 
 def _slices(v: Values) -> int:
-    """Parts of k with sums of their own."""
+    """Parts of k, each with sums of its own."""
     return ceil_div(v["k"], max(1, _span(v))) or 1
 
 
@@ -149,11 +144,9 @@ def _grid(
     tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float,
     copy: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Into how many blocks C is cut, (down, across), so that the busiest core has the least work.
+    """The blocks of C, (down, across), with the least work for the busiest core; of equal grids the fewest.
 
-    The cost of a grid counts rounds of blocks, micro-tiles, and elements fetched or copied for them. Lengths
-    are in micro-tiles and panels, `height` and `width` in elements. A block has at most `tallest` micro-tiles
-    down. `start` is its fixed cost, `copy` that of an element of B. Of equal grids the fewest blocks win.
+    Lengths are in micro-tiles and panels, `height` and `width` in elements. `start` is a block's fixed cost.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
@@ -170,20 +163,13 @@ def _grid(
 
 
 def _counts(length: int, least: int, most: int) -> list[int]:
-    """Into how many blocks a length can be cut, from `least` to `most`; the fewest for each size of block."""
+    """Numbers of blocks from `least` to `most`: the fewest for each size of block."""
     fewest = {ceil_div(length, count): count for count in range(min(length, most), least - 1, -1)}
     return sorted(fewest.values())
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """The launch parameters for a problem: PACKA, PACKB, KC, TILES, PANELS and SLICES.
-
-    PACKA is 1 if a first launch copies A to panels. PACKB is 0 if B is read in place, 1 if a first launch
-    copies it, 2 if each work-item copies its part. KC is the steps along k before sums go to C. A work-item
-    computes TILES micro-tiles by PANELS panels of C, so that every core has about the same work. SLICES is
-    the parts of k, several if there are fewer micro-tiles than cores. An NN product with m = 1 packs nothing,
-    one of bfloat16 or char always A and B.
-    """
+    """PACKA, PACKB, KC, TILES, PANELS and SLICES for a problem, so that every core has the same work."""
     itemsize, cores = _itemsize(problem.dtype), device.compute_units
     is_widened = problem.dtype in _WIDENED
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
@@ -244,7 +230,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 
 
 def _specialize(variant: Variant, problem: Gemm) -> Variant:
-    """The variant for a problem's data type: memory of bfloat16 and char is counted as float's."""
+    """The variant for a data type: memory of bfloat16 and char counts as float's."""
     if problem.dtype not in _WIDENED:
         return variant
     launches, needs, share = variant.launches, variant.needs, 4 // DTYPES[problem.dtype].itemsize
@@ -262,7 +248,7 @@ def _specialize(variant: Variant, problem: Gemm) -> Variant:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: bfloat16 and char are what memory holds, and panels are float."""
+    """The -D options: memory holds bfloat16 and char, panels hold float."""
     return ("-DREAL_float", f"-DSTORED_{dtype}") if dtype in _WIDENED else (f"-DREAL_{dtype}",)
 
 

@@ -53,11 +53,9 @@ _MOST_ACROSS = 64
 
 
 def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
-    """WX and WY: work-items across and down a group of 128 at most, powers of two, by an article's rules.
+    """WX and WY, powers of two, by an article's rules: at most 128 work-items, at most 64 across.
 
-    The group is at most 64 across, and within the device's limits. The first rule is fewest work-items past
-    C. Then follow a group for every compute unit, most work-items and the squarest area. A work-item has 4
-    columns and 8 rows of C; with m below 8, one row.
+    Fewest work-items past C count first, then a group for every unit, most work-items and the squarest area.
     """
     across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _ROWS else _ROWS
@@ -149,7 +147,6 @@ def read_variants() -> dict[str, Variant]:
 
 
 def _each(described: Description) -> Iterator[Description]:
-    """The description for each value of the parameter that `each` names."""
     if not (name := described.each):
         yield described
         return
@@ -251,10 +248,9 @@ def _needs(described: Description) -> Needs:
 
 
 def _of_fp8(variant: Variant) -> Variant:
-    """The variant for fp8, whose kernel needs no more than bytes and floats."""
+    """The variant for fp8, whose kernel needs only bytes and floats."""
 
     def options(dtype: str) -> tuple[str, ...]:
-        """The format of A and B, and the type of C."""
         stored, _, result = dtype.partition("-")
         return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
 

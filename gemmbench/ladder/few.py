@@ -1,4 +1,4 @@
-"""Ours for products that last microseconds: `small`, and `thin` for few rows or columns, down to a vector."""
+"""`small`, for products that last microseconds, and `thin`, for few rows or columns of C."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ from gemmbench.stats import ceilings
 
 
 def _lacks(device: DeviceFacts, dtype: str) -> str:
-    """Why a device cannot run them, or "": half is what memory holds, and sums are float."""
     return "the device does not list cl_khr_fp64" if dtype == "double" and dtype not in device.dtypes else ""
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: half is what memory holds, and sums are float."""
+    """The -D options: memory holds half, sums are float."""
     return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
@@ -91,23 +90,16 @@ _BATCH_FORMS: tuple[Mapping[str, int], ...] = (
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The parameters of `small` for a problem: the largest listed tile with which 90 % of the units get one.
+    """The largest listed tile with which 90 % of the units get one, with given parameters in their place.
 
-    Given parameters stay. A group must fit local memory and group size, with one stage if needed. If no tile
-    gives so many, the smallest that fits is used; if none fits, the smallest. Batches of float first try
-    tiles that do not split k and are less than twice as tall as C's longer side. ASYNC is 1 where NVIDIA's
-    asynchronous copies exist, except for half.
+    If no tile gives so many, the smallest that fits is used. Batches of float try tiles first that do not
+    split k.
     """
     itemsize, room = DTYPES[problem.dtype].itemsize, ceilings.group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
-        """A listed tile with the user's parameters `p` put in their place, and ASYNC added.
-
-        Micro-tiles that are not in `p` are halved until they divide the sides. Sides that are not in `p` are
-        rounded up to whole micro-tiles. STAGES, if not in `p`, is the listed one for asynchronous copies, or
-        if the listed tile is DIRECT as well; else 2, or 1 if 2 do not fit.
-        """
+        """A listed tile with the given parameters, other micro-tiles and sides changed to fit them."""
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct
         stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
@@ -145,12 +137,12 @@ def _small_items(v: Values) -> int:
 
 
 def _whole(v: Values) -> bool:
-    """Whether rows of A begin and end, and rows of B begin, where vectors do."""
+    """Whether rows of A and B start, and rows of A end, at whole vectors."""
     return all(v[length] % v["WIDTH"] == 0 for length in ("lda", "k", "ldb"))
 
 
 def _small_local(p: Values) -> int:
-    """Elements of a group's local memory, the more of tiles and sums; half counts twice, no tile gives 0."""
+    """Elements of a group's local memory, counting half twice; 0 without a tile."""
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
@@ -261,23 +253,14 @@ _SHALLOW = 4096  # steps along k up to which smaller groups are faster than cutt
 
 
 def along_k(v: Values) -> bool:
-    """Whether the rows of the large operand, as it is stored, run along k."""
+    """Whether the rows of the large operand, as stored, run along k."""
     return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters of `thin` for a problem. Given parameters stay, except PARTS.
+    """All parameters of `thin` for a problem; given ones stay, except PARTS (docs/notes/small.md).
 
-    COLUMNS is 1, and A the large operand, if C has fewer columns than rows; else B is. THIN, the sums that a
-    work-item keeps, is the smallest of 1, 2, 4, 8 and 16 that is not below C's short side, or 16. A table by
-    THIN and layout gives the group (LX x LY), the depth KC and more. KC, then LY, then LX are halved until
-    local memory suffices, and LY also until the device allows the group. ASYNC is 1 where NVIDIA's
-    asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has fewer
-    groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
-    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. For one
-    row in float on NVIDIA's GPUs, where they lie across k, a group has at most 256 work-items and DEEP is 8.
-    If k is cut, that holds from three groups for each unit on, and DEEP is 4. A k of 512 to 4096 is not cut
-    if LX 4 makes enough groups.
+    A table by sums and layout gives the group, halved until it fits. If groups are few, k is cut.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -323,31 +306,29 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
 
 def _thin_tile(v: Values) -> tuple[int, int]:
-    """Rows and columns of C of a group."""
     long = v["LY"] * v["DEEP"] if along_k(v) else v["LX"] * v["WIDE"] * v["WIDTH"]
     return (long, v["THIN"]) if v["COLUMNS"] else (v["THIN"], long)
 
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
-    """Groups down and across C."""
     rows, columns = _thin_tile(v)
     return ceil_div(v["m"], rows), ceil_div(v["n"], columns)
 
 
 def _thin_items(v: Values) -> tuple[int, int]:
-    """Groups along the long side of C, and along the short one for every part of k."""
+    """Work-items along the long side of C, and along the short one for every part of k."""
     down, across = _thin_blocks(v)
     long, short = (down, across) if v["COLUMNS"] else (across, down)
     return long * v["LX"] * v["LY"], short * v["PARTS"]
 
 
 def _is_many(v: Values) -> bool:
-    """Whether `thin_many` is asked for, and the large operand has vectors of four and what a group takes."""
+    """Whether `thin_many` multiplies: it is chosen, and the large operand fits its vectors and groups."""
     return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and thin_whole({**v, "WIDTH": 4})
 
 
 def _many_blocks(v: Values) -> tuple[int, int]:
-    """Groups of `thin_many` along the long side of C, and along the short one, for one part of k."""
+    """Groups of `thin_many` along the long side of C, and along the short one."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
     return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
 
@@ -358,7 +339,7 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """The most elements of local memory that a kernel needs, half counted twice; 0 without LX or THIN."""
+    """The most elements of local memory of a kernel, counting half twice; 0 without LX or THIN."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     most, each = 0, p["LX"] * p["LY"] * p["WIDE"] * p["WIDTH"]

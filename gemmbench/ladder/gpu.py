@@ -93,10 +93,7 @@ _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes be
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
-    """By its rates, each listed tile configuration that agrees with given parameters, completed by them.
-
-    If none agrees, only the last one, changed by the given parameters, under the rates (1.0,).
-    """
+    """The listed configurations that agree with given parameters, by rates; else the last, changed."""
     fit = {
         rates: {**form, **p}
         for rates, form in _FORMS.items()
@@ -110,22 +107,16 @@ def _of_each_form(constraint: Constraint) -> Constraint:
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:
-    """The parameters of the listed tile configuration that `_plan` predicts to be fastest, with its plan.
+    """The listed configuration that `_plan` predicts to be fastest, with its plan; given parameters stay.
 
-    Given parameters stay. Compared are the configurations that suit the device and problem, and always the
-    last. WHOLE and PARTS say how many tiles stay whole, and into how many parts of k the others are cut. With
-    `narrow`, the last EDGE columns of C belong to no tile.
+    With `narrow`, the last EDGE columns of C belong to no tile.
     """
     units, forms = max(1, device.compute_units), _forms(p)
     if narrow:
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
-        """Whether a configuration may be fastest: a unit must hold as many groups as there are rates.
-
-        Groups of fewer than 128 work-items suit only if one round of groups computes C. Tiles whose height is
-        no power of two must fill a round and, if A is stored transposed, C needs 1,536 columns.
-        """
+        """Whether a configuration may be fastest on this device, for this problem."""
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
         tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
@@ -141,19 +132,17 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
-    """The predicted time of a tile configuration, and its parameters with WHOLE and PARTS.
+    """The predicted time of a configuration, and its parameters: WHOLE tiles, the others cut into PARTS of k.
 
-    WHOLE tiles stay whole, the others are cut along k into PARTS. In batches, and if cutting gains less than
-    1 %, all stay whole. Time is in multiply-adds of a unit at its peak. `rates` are the shares of the peak
-    that 1, 2, ... groups on a unit reach. A pass over A costs extra unless A is stored transposed or copied
-    by elements. See docs/notes/nv-async.md.
+    Time is in multiply-adds of a unit at its peak. `rates` are the shares of the peak that 1, 2, ... groups
+    on a unit reach. See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
-        """The time of `groups` tiles, in units of one tile at a unit's peak rate."""
+        """The time of `groups` tiles; 1 is that of a tile at a unit's peak."""
         rounds, rest = divmod(groups, room)
         resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
@@ -176,7 +165,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
 
 
 def _segment(v: Values) -> int:
-    """Vectors of a row of A's tile that are copied side by side: the largest power of two that divides it."""
+    """Vectors of a row of A's tile that are copied together: the largest power of two that divides it."""
     return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
 
 
@@ -185,17 +174,17 @@ def _is_segmented(v: Values) -> bool:
 
 
 def _copied(v: Values) -> int:
-    """Elements of a group's local memory. With the odd part of k first, tiles begin at multiples of 1 KiB."""
+    """Elements of local memory. With the odd part of k first, tiles begin at multiples of 1 KiB."""
     return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _is_odd_first(v) else 0)
 
 
 def _is_odd_first(v: Values) -> bool:
-    """Whether the odd part of k comes first: for large micro-tiles, and small ones with PAD 0 and WIDTH 4."""
+    """Whether the odd part of k comes first."""
     return v["TM"] * v["TN"] > 64 or (v["PAD"] == 0 and v["WIDTH"] == 4)
 
 
 def _by_elements(v: Values) -> bool:
-    """Whether A is copied by elements as it is stored, without a transposing pass."""
+    """Whether A is copied by elements as it is stored."""
     members = tile_members(v)
     is_form = v["BK"] == _ELEMENTWISE and v["TM"] * v["TN"] > 64 and v["WIDTH"] == 4
     is_whole = members % 64 == 0 and v["BM"] % (members // 2) == 0
@@ -214,17 +203,17 @@ def _flags_by_elements(p: Values) -> tuple[str, ...]:
 
 
 def _takes_a(v: Values) -> bool:
-    """Whether the kernel copies A as it is stored: by elements, or by vectors if A is stored transposed."""
+    """Whether the kernel copies A as it is stored: by elements or, transposed, by vectors."""
     return _by_elements(v) or (bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"])
 
 
 def _takes_b(v: Values) -> bool:
-    """Whether the kernel copies B as it is stored: not transposed, in rows of whole vectors."""
+    """Whether the kernel copies B as it is stored."""
     return not v["tb"] and v["ldb"] % v["WIDTH"] == 0
 
 
 def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
-    """The multiplication that is launched in one of four cases: A and B as stored, or copied to AT and BP."""
+    """The multiplication for A and B as stored, or copied to AT and BP."""
     a = ("A", "lda") if plain_a else ("AT", "mw")
     b = ("B", "ldb") if plain_b else ("BP", "nw")
     step = multiply(
@@ -238,7 +227,7 @@ def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
 
 
 def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
-    """A kernel launch, on a condition: target (k x width) = source (k x columns), padded with zeros."""
+    """target (k x width) = source (k x columns), padded with zeros."""
     return Pass(
         "pad",
         "gemm/00_pad_vectors.cl",
@@ -294,17 +283,12 @@ _NO_COPIES = "asynchronous copies need an NVIDIA GPU of compute capability 8.0 o
 
 
 def _edge(n: int, p: Values) -> int:
-    """The columns of C past whole tiles if they fit in one vector; else 0."""
+    """The columns of C past whole tiles if they fit in a vector; else 0."""
     return n % p["BN"] if n % p["BN"] <= p["WIDTH"] else 0
 
 
 def _with_edge(variant: Variant, problem: Gemm) -> Variant:
-    """For large C, the variant without tiles for the last few columns: the pass over A multiplies those too.
-
-    It applies to single products with 2^22 elements of C or more, if a vector holds the columns past whole
-    tiles. A last launch adds up their sums. Other products leave the variant unchanged. If A is stored
-    transposed, only compiler flags change.
-    """
+    """For large C, the variant without tiles for the last few columns: the pass over A multiplies them."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
     compilation = replace(variant.compilation, of_parameters=_flags)

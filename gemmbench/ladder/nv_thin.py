@@ -32,18 +32,15 @@ _DTYPES = ("half", "bfloat16")
 
 
 def _tiles(v: Values) -> tuple[int, int]:
-    """Tiles along the long side of C, and along the short one."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
     return ceil_div(long, _LONG), ceil_div(few, v["THIN"])
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters for a problem: COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP. Given ones stay.
+    """COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP for a problem; given ones stay.
 
-    COLUMNS is 1, and A the large operand, if C has fewer columns than rows; else B is. A tile has 32 rows or
-    columns of it, and THIN (8 or 16) of the other. If tiles are fewer than about two thirds of the units, k
-    is cut into PARTS: four groups of four warps for each unit. Otherwise more tiles mean fewer warps. AHEAD
-    is the steps that a warp loads ahead. KEEP is 1 if the large operands have less than 40 MiB.
+    A tile has 32 rows or columns of the large operand. If tiles are fewer than about two thirds of the units,
+    k is cut into PARTS, otherwise more tiles mean fewer warps.
     """
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)

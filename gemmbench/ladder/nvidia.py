@@ -1,4 +1,4 @@
-"""Ours for units that only multiply matrices: NVIDIA's tensor cores."""
+"""NVIDIA's tensor cores."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: what stores an element, its format, and for fp8 the type of C."""
+    """The -D options of a data type: what stores an element, its format, and fp8's type of C."""
     if dtype in FP8_DTYPES:
         kind, _, result = dtype.partition("-")
         return "-DREAL_uchar", f"-DMMA_{kind}", *([f"-DRESULT_{result}"] if result else [])
@@ -58,7 +58,7 @@ def _is_even(v: Values, ld: str) -> bool:
 
 
 def _is_char(v: Values) -> bool:
-    """Whether a register of B holds several elements along k, and no instruction brings them there."""
+    """Whether a register of B holds several elements along k, which no instruction gathers."""
     return v["itemsize"] == 1
 
 
@@ -71,7 +71,7 @@ def _b(v: Values) -> str:
 
 
 def _as_stored(variant: Variant, problem: Gemm) -> Variant:
-    """For operands stored transposed: kernels read A and B of two bytes like that, none of double, else B."""
+    """Kernels read A and B of two bytes as stored, none of double, else B."""
     if problem.ops == "NN" or problem.dtype == "double":
         return variant
     return replace(
@@ -88,10 +88,7 @@ _TRANSPOSE_BYTES = replace(
 
 
 def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
-    """A kernel launch: target (rows x pitch) = source (rows x columns), padded with zeros.
-
-    pitch is in elements, and a multiple of 16 bytes.
-    """
+    """target (rows x pitch) = source (rows x columns), padded with zeros; pitch is whole chunks."""
     return Pass(
         "pad",
         "gemm/00_pad_chunks.cl",
@@ -110,7 +107,7 @@ _LENGTHS = {"A": "lda", "AP": "aw", "B": "ldb", "BP": "bw", "BT": "kw"}
 
 
 def _widths(row: int) -> Mapping[str, Formula]:
-    """Row lengths of copies, in elements: multiples of `row` bytes along k, and of A and B as stored."""
+    """Row lengths of copies, in elements: multiples of `row` bytes."""
     return {
         "kw": lambda v: round_up(v["k"], row // v["itemsize"]),
         "aw": lambda v: round_up(v["columns_a"], row // v["itemsize"]),
@@ -128,7 +125,7 @@ _DOUBLE_COST: Mapping[tuple[int, int], float] = {(128, 64): 1.0, (64, 32): 1.067
 
 
 def _sides(p: Values) -> Values:
-    """Parameters with both sides that a problem may choose: the larger ones where it has yet to."""
+    """Parameters with both sides; one not chosen yet counts as the larger."""
     return {"BN": p["BM"], "WM": p["BM"] // 2, **p}
 
 
@@ -137,10 +134,7 @@ def _of_sides(rule: Callable[[Values], bool], sentence: str) -> Constraint:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the BN and WM with which all work-groups finish first; given ones decide the other.
-
-    128 and 64 if the table of costs has no such pair.
-    """
+    """For double, the BN and WM with which all groups finish first, else 128 and 64."""
 
     def cost(sides: tuple[int, int]) -> float:
         rounds = ceil_div(_tiles(problem, p["BM"], sides[0]), max(1, device.compute_units))
@@ -152,7 +146,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 
 def _multiply(a: str, b: str) -> Pass:
-    """The multiplication of operands named `a` and `b`, launched if the problem needs exactly these two."""
+    """The multiplication of operands `a` and `b`, for problems that need exactly these."""
     step = multiply(
         "20_nv_mma.cl",
         "nv_mma",
@@ -271,7 +265,7 @@ _MOST_PARTS = 16
 
 
 def _is_turned(v: Values) -> bool:
-    """Whether B must be transposed: wgmma takes rows of k only with elements of two bytes."""
+    """Whether B must be transposed: wgmma reads rows of k only of two-byte elements."""
     return v["itemsize"] != 2 and not v["tb"]
 
 
@@ -285,22 +279,21 @@ def _workers(v: Values) -> int:
 
 
 def _room(rows: int, columns: int) -> int:
-    """How many pairs of tiles fit in local memory next to the part of C that is being stored."""
+    """Pairs of tiles that fit local memory next to the stored part of C."""
     return (_LOCAL // _ROW - _workers({"BM": rows}) * columns) // (rows + columns)
 
 
 def _tiles_bytes(p: Values) -> int:
-    """Bytes of local memory; of the widest tile while a problem has not chosen one."""
+    """Bytes of local memory; of the widest tile while none is chosen."""
     rows, columns = p.get("BM", 128), p.get("BN", 256)
     stages = p.get("STAGES", _room(rows, columns))
     return (stages * (rows + columns) + _workers({"BM": rows}) * columns) * _ROW
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """BM, BN, PARTS of k, STAGES and GROUPS with which all work-groups finish first, by a table of costs.
+    """BM, BN, PARTS, STAGES and GROUPS with which all groups finish first, by a table of costs.
 
-    Given parameters stay. Stages fill local memory, up to the larger of 6 and a third of a part's depth. No
-    more GROUPS than the rounds need: idle ones cost power. All parts run at once: they wait for each other.
+    Given parameters stay. All parts run at once, because they wait for each other.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
     depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
@@ -326,7 +319,7 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
-    """Whether a tile has the sides that parameters say, as far as they do."""
+    """Whether a tile has the sides that parameters give."""
     return (p.get("BM", tile[0]), p.get("BN", tile[1])) == tile
 
 
@@ -335,10 +328,7 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
 
 
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
-    """Two launches for operands named `a` and `b`: their maps for the copy engine, and the multiplication.
-
-    Both run only if the problem needs exactly these two. The maps are made once, before anything is timed.
-    """
+    """Two launches for operands `a` and `b`: once the maps of the copy engine, then the multiplication."""
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",

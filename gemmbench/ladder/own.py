@@ -1,8 +1,4 @@
-"""A user's own kernel as a variant, made from the description in its file: data, and no code.
-
-The description is TOML. Its formulas have whole numbers, parameters, ``+ - * // %``, ``ceil_div``,
-``round_up``, ``min`` and ``max``; nothing else is evaluated. See docs/own-kernels.md.
-"""
+"""A user's own kernel as a variant, made from the TOML in its file; see docs/own-kernels.md."""
 
 from __future__ import annotations
 
@@ -87,9 +83,8 @@ _NODES = (
 def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
     """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
-    It may use `names`. With `is_rule` it must be a comparison, and returns 1 or 0; otherwise it must not be.
-    Raises `ValueError`, for the user, if the formula is not valid. The function raises `ParameterError` if it
-    divides by zero or the result exceeds 32 bits.
+    With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid or names
+    others than `names`. The function raises `ParameterError` if it divides by zero or exceeds 32 bits.
     """
     source = str(text).strip()
     code, used = _compiled(source, is_rule)
@@ -112,11 +107,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
-    """The code of a formula, and the names that it uses.
-
-    `ValueError` unless it has only integers, names, + - * // %, and calls of `_FUNCTIONS` with two arguments.
-    A comparison may only be the whole formula.
-    """
+    """The code of a formula, and the names that it uses. `ValueError` if it is not valid."""
     if len(source) > _MOST_TEXT:
         raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
     try:
@@ -152,7 +143,7 @@ Sides = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=3)]
 
 
 class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
-    """A parameter of a kernel: the first value is the default, if none is given."""
+    """A parameter; the default is the first value, if none is given."""
 
     values: Choices
     default: int | None = None
@@ -161,7 +152,7 @@ class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
-    """What a user says of a kernel; the fields are the keys of the TOML."""
+    """What a user says of a kernel: the keys of the TOML."""
 
     arguments: tuple[str, ...]
     work_group: Sides
@@ -194,10 +185,7 @@ def own_kernel(path: str | Path) -> Variant:
 
 @lru_cache(maxsize=32)
 def variant_of(file: OwnFile) -> Variant:
-    """Read the description in a user's file as a variant, and try its formulas with each preset.
-
-    Raises `KernelFileError`, with the file's name, if the description is wrong.
-    """
+    """The variant that a user's file describes, with every formula tried. Raises `KernelFileError`."""
     description = file.description
     try:
         return _Reader(file, msgspec.toml.decode(description, type=Description)).variant()
@@ -219,10 +207,6 @@ class _Reader:
     temporaries: dict[str, Formula] = field(default_factory=dict)
 
     def variant(self) -> Variant:
-        """Build the variant that the description gives, and evaluate its formulas once with each preset.
-
-        `ValueError`, for the user, if anything in the description is wrong.
-        """
         described = self.of
         name = described.name or Path(self.file.name).stem
         if not NAME.fullmatch(name):
@@ -285,10 +269,7 @@ class _Reader:
         return variant
 
     def _presets(self, given: Mapping[str, ParameterTable]) -> dict[str, dict[str, int]]:
-        """The described presets, and ``default`` with the default or first value of each parameter.
-
-        `ValueError` if a key is no kind of device, or a preset names an unknown parameter.
-        """
+        """The presets, and ``default`` with the default or first values. `ValueError` if one is wrong."""
         for kind, values_of in self.of.presets.items():
             if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
@@ -309,11 +290,11 @@ class _Reader:
         return tuple(self._formula(key, text, names) for text in texts)
 
     def _operand(self, name: str) -> str:
-        """The row-major problem's name for the kernel's `name`; they differ for a column-major kernel."""
+        """The row-major problem's name for the kernel's `name`."""
         return _SWAPPED.get(name, name) if self.of.order == "column-major" else name
 
     def _without(self) -> tuple[str, ...]:
-        """The arguments of a GEMM that the kernel lacks, except those that only concern copied operands."""
+        """The arguments of a GEMM that the kernel lacks, except those of copied operands."""
         in_place = {"lda": not self._is_copied("A"), "ldb": not self._is_copied("B"), "ldc": not self.of.pad}
         left_out = (name for name in ("alpha", "beta", "lda", "ldb", "ldc") if name not in self.of.arguments)
         return tuple(self._operand(name) for name in left_out if in_place.get(name, True))
@@ -324,11 +305,7 @@ class _Reader:
     def _passes(
         self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
     ) -> tuple[Pass, ...]:
-        """The launches: copies of operands, the kernel, and unpadding C if operands are padded.
-
-        Padded lengths and formulas of arguments are added to `self.extents`, copies to `self.temporaries`.
-        `ValueError` if the arguments lack A, B, C or a length, or have a matrix twice.
-        """
+        """Copies of operands, the kernel, and unpadding C. Adds to `extents` and `temporaries`."""
         described = self.of
         sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
         lengths = {name: self._operand(name) for name in "mnk"}  # the kernel's, as the problem has them
@@ -355,10 +332,7 @@ class _Reader:
         return (*before, kernel, *([_UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
-        """The launches that transpose or pad operands, and what replaces A, lda, B, ldb, C, ldc as arguments.
-
-        Copies are added to `self.temporaries`. Padding replaces C, too, copied only if beta is an argument.
-        """
+        """The launches that copy operands, and the arguments that replace them. Adds to `temporaries`."""
         held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
         passes = []
         by_length = {self._operand(name): length for name, length in lengths.items()}
@@ -386,10 +360,7 @@ class _Reader:
     def _argument(
         self, text: str, lengths: Mapping[str, str], held: Mapping[str, str], parameters: Collection[str]
     ) -> str:
-        """The name of the value that an argument gets. A formula is added to `self.extents` under its text.
-
-        `ValueError` if the argument is neither a known name nor a valid formula.
-        """
+        """The name of an argument's value; a formula goes to `extents` under its text."""
         if text in ("alpha", "beta", *_OFFSETS):
             return text
         passed = {**lengths, **held}
@@ -401,7 +372,7 @@ class _Reader:
         return text
 
     def _doubt(self) -> str:
-        """A sentence if work_group has one direction, and the code asks for its place in a second one."""
+        """A sentence if work_group has one direction, and the code asks for a second one."""
         asked = _SECOND.search(_COMMENT.sub(" ", self.file.text))
         if len(self.of.work_group) > 1 or not asked:
             return ""
@@ -409,11 +380,7 @@ class _Reader:
         return f"{asked[1]}(1) is always 0, because work_group has one direction; {group} has two"
 
     def _check_lengths(self) -> None:
-        """`ValueError` if the kernel does not get m, n or k, and cannot do without it.
-
-        It needs no m or n if it asks for the size of the launch, or if whole tiles leave nothing to guard and
-        the leading dimensions are arguments.
-        """
+        """`ValueError` if the kernel does not get m, n or k, and cannot do without it."""
         described = self.of
         given = set(re.findall(r"\w+", " ".join(described.arguments)))
         spare = {"m", "n"}
@@ -427,11 +394,7 @@ class _Reader:
             raise ValueError(f"arguments: {', '.join(missing)} {verb} missing: {why}")
 
     def _kernel(self) -> str:
-        """The name of the kernel: the described one, or the only one in the file.
-
-        `ValueError` if the code cannot have the described one, or has none or several and none is described.
-        Also if the kernel takes local memory.
-        """
+        """The name of the kernel: as described, or the only one. `ValueError` if it cannot be."""
         code = _COMMENT.sub(" ", self.file.text)
         macros = re.findall(r"#\s*define\s+(\w+)", code) + re.findall(r"-D(\w+)", " ".join(self.of.options))
         signatures = [
@@ -462,11 +425,7 @@ class _Reader:
         self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
     ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
-        """A function that returns work-items by direction: as described, or a work-group for each tile of C.
-
-        By default groups go across C first, or down it in column-major order. A single direction has all.
-        `ValueError` if there are not as many formulas as sides of a work-group, or none for three sides.
-        """
+        """A function that returns work-items: as described, or a work-group for each tile of C."""
         if count := len(self.of.work_items):
             if count != len(group):
                 raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
@@ -486,10 +445,7 @@ class _Reader:
 
 
 def parameter(name: str, given: ParameterTable) -> Parameter:
-    """The parameter, its values sorted, with the minimum 0 if 0 is a value, else 1.
-
-    `ValueError` if the name is not in capitals, is a macro of common.clh, or a value appears twice.
-    """
+    """The parameter, with values sorted and the minimum 0 or 1. `ValueError` if name or values are wrong."""
     if not _MACRO.fullmatch(name):
         raise ValueError(
             f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
@@ -502,15 +458,12 @@ def parameter(name: str, given: ParameterTable) -> Parameter:
 
 
 def items_of_tiles(down: int, across: int, group: Sequence[int]) -> tuple[int, ...]:
-    """Work-items of a work-group for each tile, in as many directions as a group has, across first."""
+    """Work-items of a group for each tile, in as many directions as a group has, across first."""
     return (down * across * group[0],) if len(group) == 1 else (across * group[0], down * group[1])
 
 
 def _signatures(code: str) -> Iterator[tuple[str, str]]:
-    """Yield name and parameters of each kernel in code without comments and directives.
-
-    The name is "" if a macro makes it: ``NAME(mm)(int m ...)``. Qualifiers may be in any order.
-    """
+    """Yield name ("" if a macro makes it) and parameters of each kernel in bare code."""
     for keyword in _KERNEL.finditer(code):
         word = _WORD.match(code, keyword.end())
         while word:
@@ -532,7 +485,7 @@ def _signatures(code: str) -> Iterator[tuple[str, str]]:
 
 
 def _closing(code: str, begin: int) -> int:
-    """The index behind the parenthesis that closes the one at `begin`, or the end of the code."""
+    """The index behind the parenthesis that closes the one at `begin`, or the end."""
     depth = 0
     for match in re.compile(r"[()]").finditer(code, begin):
         depth += 1 if match[0] == "(" else -1
@@ -542,12 +495,10 @@ def _closing(code: str, begin: int) -> int:
 
 
 def _renamed(values: Values, names: Mapping[str, str]) -> dict[str, int]:
-    """The values, with the kernel's own names for lengths added."""
     return {**values, **{name: values[other] for name, other in names.items()}}
 
 
 def _rounded(length: str, side: Formula | None) -> Formula:
-    """The formula of a length rounded up to a side of a tile; the length itself without a side."""
     return lambda values: round_up(values[length], side(values)) if side else values[length]
 
 
@@ -568,7 +519,6 @@ def holds(rule: Formula) -> Callable[[Values], bool]:
 
 
 def _positive(name: str, sides: Sequence[Formula]) -> Constraint:
-    """The constraint that every side of a work-group or tile is a number of 1 or more."""
     return Constraint(
         lambda values: all(holds(side)(values) and side(values) > 0 for side in sides),
         f"{name} must be 1 or more in every direction",
@@ -576,10 +526,7 @@ def _positive(name: str, sides: Sequence[Formula]) -> Constraint:
 
 
 def _try(variant: Variant) -> None:
-    """Evaluate every formula with each preset, for a product of 64 x 64 x 64.
-
-    `ParameterError` if one fails, a constraint is broken, or work_items is below 1.
-    """
+    """Evaluate every formula with each preset, for 64 x 64 x 64. `ParameterError` if one fails."""
     for kind in variant.parameters.presets:
         family, _, dtype = kind.partition(":")
         dtype = dtype if dtype in variant.needs.dtypes else variant.needs.dtypes[0]

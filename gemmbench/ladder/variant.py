@@ -4,9 +4,8 @@ Kernels take row-major operands with their leading dimensions. A pass names its 
 
 * ``m n k alpha beta A lda B ldb C ldc``: the problem (lengths in elements),
 * ``rows_a columns_a rows_b columns_b``: of A and B as its kernels read them (`Variant.either`),
-* an extent of the variant (``extents``): a length derived from problem and parameters,
-* a temporary of the variant (``temporaries``): a device buffer of that many elements,
-* an image of the variant (``images``): an operand as a two-dimensional RGBA image.
+* an extent: a length derived from problem and parameters; a temporary: a buffer of that many elements,
+* an image: an operand as a two-dimensional RGBA image.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ PIXEL = 4  # elements in a pixel of an RGBA image
 
 
 class ParameterError(UsageError, ValueError):
-    """A parameter that a variant does not have, or a value that it cannot take."""
+    """An unknown parameter, or a value that it cannot have."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def switch(idea: str, launch: bool = False) -> Parameter:
 
 @dataclass(frozen=True)
 class Constraint:
-    """A rule that parameters must meet, and the sentence for a user who broke it."""
+    """A rule for parameters, and the sentence for a user who broke it."""
 
     rule: Callable[[Values], bool]  # may name ``itemsize``, too: the bytes of an element of A or B
     sentence: str
@@ -72,7 +71,7 @@ class Constraint:
 
 @dataclass(frozen=True)
 class Named:
-    """A configuration with a name of its own, which holds on every device: a published one, say."""
+    """A configuration with a name of its own, on every device."""
 
     idea: str
     values: Values  # of some parameters; the others are the preset's
@@ -114,8 +113,7 @@ class Pass:
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one, or a smaller one if needed and the kernel allows any.
 
-        `most` limits its work-items and `sizes` each side. `fixed` keeps the planned group of a
-        multiplication. A group that stays may exceed the limits.
+        `most` limits its work-items and `sizes` each side. `fixed` keeps a multiplication's planned group.
         """
         group = self.group(values)
         if not self.any_group or (fixed and self.role == "multiply"):
@@ -148,7 +146,7 @@ class Library:
 
 @dataclass(frozen=True)
 class Compilation:
-    """The compiler's options for a variant's kernels, besides a -D for each parameter."""
+    """Compiler options, besides a -D for each parameter."""
 
     of_type: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)
     flags: tuple[str, ...] = ()
@@ -166,7 +164,7 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Needs:
-    """The data types of a variant, what a device must have for it, and which problems it is not for."""
+    """Data types, what a device must have, and which problems it is not for."""
 
     dtypes: tuple[str, ...] = PLAIN_DTYPES
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
@@ -182,10 +180,7 @@ class Needs:
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
 
     def unmet(self, device: DeviceFacts, dtype: str, parameters: Values) -> str:
-        """A sentence about the first need that a device does not meet; "" if it meets all.
-
-        Checked are data type, extensions and, if known, sub-group size, but not device type or local memory.
-        """
+        """The first need of type, extensions or sub-groups that a device lacks, as a sentence; or ""."""
         if reason := self.lacks(device, dtype):
             return reason
         for extension in (*self.extensions(parameters), *self.type_extensions.get(dtype, ())):
@@ -199,7 +194,7 @@ class Needs:
 
 @dataclass(frozen=True)
 class Launches:
-    """What a variant launches: its passes, the formulas of their arguments, and the memory they need."""
+    """Passes, the formulas of their arguments, and the memory that they need."""
 
     passes: tuple[Pass, ...] = ()
     extents: Mapping[str, Formula] = field(default_factory=dict)
@@ -238,7 +233,7 @@ class Parameters(Mapping[str, Parameter]):
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel of the ladder, a library or a user's kernel: what it is, launches, takes and needs."""
+    """A kernel of the ladder, a library or a user's kernel."""
 
     name: str
     family: str
@@ -258,10 +253,7 @@ class Variant:
 
     @property
     def configurations(self) -> tuple[Variant, ...]:
-        """A copy of the variant for each named configuration, called ``padded-160x160``; empty without any.
-
-        The configuration's values replace those of every preset.
-        """
+        """The variant with the values of each named configuration, called ``padded-160x160``."""
 
         def configured(values: Values) -> Parameters:
             presets = {kind: {**preset, **values} for kind, preset in self.parameters.presets.items()}
@@ -287,7 +279,7 @@ class Variant:
 
     @property
     def limits(self) -> str:
-        """For a kernel that lacks arguments of a GEMM, a sentence: what it is verified for; else ""."""
+        """What a kernel without some arguments of a GEMM is verified for, as a sentence; else ""."""
         without = self.launches.without
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in without]
         rows = [name[2].upper() for name in without if name.startswith("ld")]
@@ -296,7 +288,7 @@ class Variant:
         return sentence if fixed else ""
 
     def with_math(self, math: str) -> Variant:
-        """The variant compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
+        """The variant compiled with ``strict`` or ``fast`` math; "" changes nothing."""
         if not math:
             return self
         others = [flag for flag in self.compilation.flags if flag != FAST_MATH]
@@ -306,10 +298,7 @@ class Variant:
         return replace(self, compilation=replace(self.compilation, flags=tuple(flags)))
 
     def batched(self, batch: int) -> Variant:
-        """The variant for several problems of one shape in a launch; itself for one problem or a library.
-
-        The batch becomes the third dimension of launches and a factor of temporaries. Kernels get -DBATCHED.
-        """
+        """The variant for several problems of one shape in a launch: the batch is its third dimension."""
         if batch == 1 or not self.files:
             return self
 
@@ -339,11 +328,7 @@ class Variant:
         self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
     ) -> dict[str, int]:  # fmt: skip
-        """Its parameters for a family of devices (``cpu-pocl``) and a data type, as `filled` finds them.
-
-        That is the presets that apply, then values derived from `device`, then `overrides`. Raises
-        `ParameterError` if an override is unknown, a value is below its minimum or a constraint is broken.
-        """
+        """As `filled`. Raises `ParameterError` if a constraint is broken, too."""
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
             raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
@@ -355,8 +340,7 @@ class Variant:
     ) -> dict[str, int]:  # fmt: skip
         """Its parameters for a family of devices (``cpu-pocl``) and a data type; constraints are not checked.
 
-        Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
-        same three for the data type (``gpu:double``). Then follow values derived from `device`, if given,
+        Presets override each other in the order of `preset_keys`. Then follow values derived from `device`,
         then `overrides`. Raises `ParameterError` if an override is unknown or a value is below its minimum.
         """
         keys = self.preset_keys(family, dtype)
@@ -374,7 +358,7 @@ class Variant:
         return chosen
 
     def preset_keys(self, family: str, dtype: str) -> list[str]:
-        """The keys of its presets that apply, each overriding the previous. Arguments as for `filled`."""
+        """The presets that apply: ``default``, ``cpu``, the family, then those for a type (``gpu:half``)."""
         kinds = ("default", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         return [key for key in keys if key in self.parameters.presets]
@@ -389,21 +373,18 @@ class Variant:
         return next((each.sentence for each in self.parameters.constraints if not each.rule(known)), "")
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-        """The values that its `choose` rule adds for a problem on a device, without the given parameters."""
+        """The values that its `choose` rule adds for a problem on a device."""
         values = self.parameters.choose(problem, device, parameters)
         return {name: value for name, value in values.items() if name not in parameters}
 
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-        """The parameters that kernels are compiled with: the given ones, and others by the `choose` rule.
-
-        Values of that rule that are no parameters, or only shape the launch, are omitted.
-        """
+        """What kernels are compiled with: given parameters, and those of `choose` that become a -D."""
         chosen = self.chosen(problem, device, parameters)
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
         return {**parameters, **{name: chosen[name] for name in known}}
 
     def space(self, dtype: str = "float") -> Iterator[dict[str, int]]:
-        """Every combination of the parameters' values that meets the constraints for a data type."""
+        """Every combination of listed values that meets the constraints for a data type."""
         for values in product(*(parameter.values for parameter in self.parameters.values())):
             chosen = dict(zip(self.parameters, values, strict=True))
             if not self.broken(chosen, dtype):
@@ -414,8 +395,7 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        It has only the given parameters, with given or listed values, and meets the constraints. The distance
-        is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5.
+        The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5.
         """
 
         def distance(other: Values) -> float:
@@ -435,11 +415,10 @@ class Variant:
         return any(self.parameters[name].launch for name in given if name in self.parameters)
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
-        """The values that formulas and kernel arguments use, by name: parameters, lengths, layout, extents.
+        """What formulas and arguments use, by name: parameters, lengths, layout (or the problem's), extents.
 
-        Lengths are in elements. Rows and columns of A and B are as the kernels read them: ``ta`` or ``tb`` is
-        1 if that is as stored, transposed. ``itemsize`` is the bytes of an element of A or B. Extents are the
-        variant's own formulas. `layout` replaces the problem's own leading dimensions.
+        Lengths are in elements, ``itemsize`` in bytes. ``ta`` and ``tb`` are 1 if kernels read A and B as
+        stored, transposed.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -455,10 +434,9 @@ class Variant:
         return tuple(step for step in self.launches.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes, by the variant's own rule if it has one.
+        """Rows and columns of C that a work-group computes, by the variant's rule or by its groups.
 
-        Otherwise they follow from how many groups a long row and a long column of C take. None if groups make
-        no such tiles, may have any size, or multiply nothing.
+        None if groups make no such tiles, may have any size, or multiply nothing.
         """
         if self.launches.tile:
             return self.launches.tile(parameters)
@@ -476,7 +454,6 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
-        """Compiler options for its kernels: the data type, a -D for each parameter, flags."""
         how, own = self.compilation, (name for name in parameters if not self.parameters[name].launch)
         defines = (f"-D{name}={parameters[name]}" for name in own)
         return (*how.of_type(dtype), *defines, *how.flags, *how.of_parameters(parameters))
@@ -493,15 +470,12 @@ class Variant:
         return self.needs.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
-        """Hash of sources and options, "" for a library; `root` is another folder of kernels."""
+        """Hash of sources and options, "" for a library; `root` is another kernels folder."""
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
 def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
-    """A work-group within limits: each side is cut to `sizes`, then the longest side is halved until it fits.
-
-    `most` is the limit of its work-items. Of equal sides the last is halved.
-    """
+    """A work-group with sides cut to `sizes`, then the longest (or last) halved down to `most` work-items."""
     sides = [min(pair) for pair in zip(group, (*sizes, *group[len(sizes) :]), strict=False)]
     while math.prod(sides) > max(most, 1):
         longest = max(range(len(sides)), key=lambda side: (sides[side], side))
@@ -543,10 +517,7 @@ def transpose_padded(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str,
     target_ld: str,
 ) -> Pass:  # fmt: skip
-    """A kernel launch: target (target_rows x target_columns) = source (rows x columns) transposed.
-
-    The rest of target is filled with zeros.
-    """
+    """target (target_rows x target_columns) = source (rows x columns) transposed, zero-padded."""
     return Pass(
         "transpose",
         TRANSPOSE,
@@ -558,7 +529,7 @@ def transpose_padded(
 
 
 def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """A kernel launch: target (columns x target_ld) = source (rows x columns) transposed, zero-padded."""
+    """target (columns x target_ld) = source (rows x columns) transposed, zero-padded."""
     return Pass(
         "transpose",
         "gemm/00_transpose_tall.cl",
@@ -570,10 +541,7 @@ def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, t
 
 
 def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """A kernel launch: target (columns x target_ld) = source (rows x columns) transposed, zero-padded.
-
-    Elements have one byte, and target_ld must be a multiple of 4.
-    """
+    """As `transpose_tall`, for elements of one byte; target_ld is a multiple of 4."""
     return replace(
         transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
         file="gemm/00_transpose_bytes.cl",
@@ -586,7 +554,7 @@ def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, 
 def pad(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
 ) -> Pass:
-    """A kernel launch: target (target_rows x target_columns) = source (rows x columns), padded with zeros."""
+    """target (target_rows x target_columns) = source (rows x columns), zero-padded."""
     return Pass(
         "pad",
         PAD,
@@ -601,7 +569,7 @@ def pad(
 def tile_parameters(
     widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
 ) -> dict[str, Parameter]:
-    """Parameters BM, BN (a work-group's tile of C), BK (its depth), TM and TN (a work-item's micro-tile).
+    """BM, BN (a work-group's tile of C), BK (its depth), TM and TN (a work-item's micro-tile).
 
     `widths` are the values to try for BM and BN, `micro` those for TM and TN.
     """
@@ -650,8 +618,7 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """The variant for a problem's layout and batch, adapted by its own `specialize` first.
 
-    An operand stored transposed is read directly where the kernels can, else copied by a first launch. A
-    library gets only the data type added to those on tensor cores, if it multiplies this layout there.
+    An operand stored transposed is read directly where the kernels can, else copied by a first launch.
     """
     if variant.library:
         if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
@@ -668,10 +635,7 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
 
 
 def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
-    """The variant with a first launch that transposes operand A or B; the other kernels read the copy.
-
-    Formulas get the copy's leading dimension: a multiple of 16 elements, or no gaps if the kernel needs that.
-    """
+    """The variant with a first launch that transposes operand A or B; the other kernels read the copy."""
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"
     tight = ld in variant.launches.without  # the kernel counts on rows without gaps

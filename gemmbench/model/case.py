@@ -60,7 +60,7 @@ DRIVER = "driver:"  # before the library of another driver, which a case is comp
 
 
 def checkout_of(former: str) -> str:
-    """The checkout that `Case.former` names: a folder with a ``gemmbench/`` of its own; "" if it is none."""
+    """The checkout (a folder with a ``gemmbench/``) that `Case.former` names; "" if it is none."""
     return former if not former.startswith(DRIVER) and (Path(former) / "gemmbench").is_dir() else ""
 
 
@@ -97,13 +97,13 @@ class Case:
 
     @property
     def gemm(self) -> Gemm:
-        """The problem of a case of kind gemm, which always has one."""
+        """The problem of a case of kind gemm."""
         assert self.problem is not None
         return self.problem
 
     @property
     def former_case(self) -> Case:
-        """The case to compare with: it has `former_parameters`, and `former_own` if there is one."""
+        """The case to compare with, with `former_parameters` and `former_own`."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
         past = replace(self, parameters=own, former_parameters=None)
         return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
@@ -124,10 +124,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The case in a progress line: ``tiled float 512x512x512``, or ``flops float width 4`` for a probe.
-
-        A GEMM has its name, or a tuner's phase, before the shape. A probe's parameters follow its type.
-        """
+        """The case in a progress line: ``tiled float 512x512x512``, or a probe's ``flops float width 4``."""
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
@@ -137,7 +134,7 @@ class Case:
         return " ".join((self.variant, self.dtype, *parameters))
 
     def row(self, status: Status, reason: str = "") -> Row:
-        """A row of this case with a status and no samples; `reason` says why there are none."""
+        """A row of this case without samples; `reason` says why."""
         shared = ("kind", "device", "variant", "dtype", "parameters", "source", "notes", "ran_on", "sums")
         return Row(
             **{name: getattr(self, name) for name in (*shared, "phase", "given", "grid")},
@@ -153,7 +150,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Skip:
-    """A case that is not started: its row says why."""
+    """A case that is not started."""
 
     row: Row
 
@@ -162,7 +159,7 @@ Plan = tuple[Case | Skip, ...]
 
 
 def saved_problem(problem: Gemm) -> Problem:
-    """The problem as a row stores it. The data type is omitted, because the row has it."""
+    """The problem as a row stores it, without the data type, which the row has."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
     several = problem.batch if problem.batch > 1 else UNSET

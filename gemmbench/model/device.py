@@ -1,4 +1,4 @@
-"""OpenCL devices, the host, and the state that a device was in while a row was measured."""
+"""OpenCL devices, the host, and their state during a measurement."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DeviceFacts:
 
     @property
     def largest_buffer_bytes(self) -> int:
-        """The largest buffer that it allocates. NVIDIA's driver exceeds the limit that it reports."""
+        """The largest buffer that it allocates: NVIDIA's driver exceeds the limit that it reports."""
         return self.global_mem_bytes if self.family == "gpu-nvidia" else self.max_alloc_bytes
 
     @property
@@ -83,7 +83,7 @@ class DeviceFacts:
 
     @property
     def label(self) -> str:
-        """Its name in one line; its vendor's if the driver gives it no name."""
+        """Its name in one line, or its vendor's."""
         return clean(self.name) or clean(self.vendor) or "unnamed device"
 
     @property
@@ -127,7 +127,7 @@ HOST = -1  # the position of the host where a device's is asked for
 
 
 def usable_cores() -> frozenset[int] | None:
-    """Processors that this process may use; None if the system does not say, or refuses to."""
+    """Processors that this process may use; None if unknown."""
     try:
         return frozenset(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -140,7 +140,7 @@ def broad_type(device: DeviceFacts) -> str:
 
 
 def is_cache_assumed(device: DeviceFacts) -> bool:
-    """Whether `last_level_cache` is only an assumption, because the driver reports less or nothing."""
+    """Whether the driver reports less than `last_level_cache`, or nothing."""
     return not device.last_level_cache_bytes and device.cache_bytes < last_level_cache(device)
 
 
@@ -172,10 +172,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Readings:
-    """What was read while the batches of one window ran.
-
-    A tuple has a value for each batch, in their order. It is empty if the device reports no such value.
-    """
+    """What was read while the batches of one window ran: a value per batch; empty if not reported."""
 
     begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
     clock_mhz: tuple[float | None, ...] = ()
@@ -201,9 +198,9 @@ class Conditions:
 
 
 def joined_conditions(parts: Sequence[Conditions | None]) -> Conditions | None:
-    """The conditions of a row from those of its windows; None if nothing is known of any.
+    """The conditions of a row from those of its windows: the first's, and a clock for each.
 
-    Each window has its own clock. `power_limited` is true if any window's is; other fields are the first's.
+    `power_limited` is true if any window's is. None if nothing is known.
     """
     known = [part for part in parts if part is not None]
     if not known:

@@ -36,18 +36,18 @@ class DType:
 
     @property
     def dropped(self) -> float:
-        """The relative error of a stored value if a multiplier cuts it short, as for tf32; else 0."""
+        """The relative error if a multiplier cuts stored values short, as for tf32; else 0."""
         cut_short = self.numpy == np.float32 and self.eps > np.finfo(np.float32).eps
         return self.eps if cut_short else 0.0
 
     @property
     def instruction(self) -> str:
-        """The type's name in instructions of matrix units: ``fp8`` for every e4m3 and e5m2, whatever C is."""
+        """The type's name in instructions: ``fp8`` for every e4m3 and e5m2."""
         return "fp8" if self.name.startswith(("e4m3", "e5m2")) else self.name
 
     @property
     def largest(self) -> float:
-        """The largest finite value. Types that numpy lacks give the largest integer with as many bytes."""
+        """The largest finite value; for types that numpy lacks, the largest integer of as many bytes."""
         if self.numpy.kind == "f":
             return float(np.finfo(self.numpy.name).max)
         return int(2 ** (8 * self.itemsize - 1)) - 1
@@ -106,16 +106,13 @@ _THREADS = ThreadPoolExecutor(4)  # which start with the first parts
 
 
 def blocks(length: int, size: int, times: int = 1) -> list[slice]:
-    """A length cut into slices of at most `times` 1 Mi elements, with `size` elements for each index."""
+    """A length cut into slices of `times` 1 Mi elements at most, with `size` elements for each index."""
     step = max(1, times * _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def by_parts(work: Callable[[slice], Any], size: int) -> list[Any]:
-    """The results of `work` on blocks of `size` elements. Several run on four threads.
-
-    One thread copies and compares at a fraction of the memory's rate. numpy does both without Python's lock.
-    """
+    """The results of `work` on blocks of `size` elements, on four threads: one is slower than memory."""
     parts = blocks(size, 1)
     return list((_THREADS.map if len(parts) > 1 else map)(work, parts))
 
@@ -128,10 +125,9 @@ _TF32_DROPS = np.uint32(13)  # of a float's 23 bits of mantissa
 
 
 def encode(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, rounded to nearest, ties to even.
+    """Values as a device stores them, rounded to nearest, ties to even; of any shape, finite and in range.
 
-    The input may have any shape. It must be finite and within the type's range; for integer types, whole.
-    tf32 is stored as a float whose last 13 bits are 0. bfloat16 and fp8 are stored as unsigned integers.
+    tf32 is a float whose last 13 bits are 0. bfloat16 and fp8 are unsigned integers.
     """
     if dtype.name == "tf32":
         bits = _rounded_to_odd(values).view(np.uint32)
@@ -144,17 +140,14 @@ def encode(values: HostArray, dtype: DType) -> HostArray:
 
 
 def decode(stored: HostArray, dtype: DType) -> HostArray:
-    """Stored values as numbers: floating-point types in double precision, integers unchanged."""
+    """Stored values as numbers: floating-point types as doubles, integers unchanged."""
     if kind := _ML_DTYPES.get(dtype.name):
         return np.asarray(stored.view(kind).astype(np.float64))
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
 def _rounded_to_odd(values: HostArray) -> HostArray:
-    """Convert doubles to floats, rounding to odd: an inexact result gets an odd last bit.
-
-    Rounded again to a shorter type, such a float gives what the double gives. Other types are only cast.
-    """
+    """Doubles as floats, rounded to odd: rounded again, they give what the doubles give."""
     floats = values.astype(np.float32)
     if values.dtype == np.float64:
         moved = (floats != values) & (floats.view(np.uint32) & np.uint32(1) == 0)
@@ -167,11 +160,7 @@ Capability = tuple[int, int]  # NVIDIA's compute capability: (9, 0)
 
 
 def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:
-    """Why a device cannot run an NVIDIA instruction, or "".
-
-    `name` is the instruction, for the sentence, and `wanted` the compute capability that it needs. With
-    `only`, later capabilities do not have it. Other vendors' devices have capability (0, 0).
-    """
+    """Why a device cannot run NVIDIA's instruction `name`, or ""; with `only`, later ones lack it."""
     available = device.compute_capability
     if available == wanted or (available > wanted and not only):
         return ""
@@ -205,14 +194,14 @@ class Instruction:
 
 @dataclass(frozen=True)
 class InstructionFamily:
-    """Instructions of one PTX mnemonic, or of one kind of a CPU's units."""
+    """Instructions of one PTX mnemonic, or of one kind of CPU unit."""
 
     name: str
     target: str  # of PTX, where the driver's own does not have it and later devices lack it: "sm_90a"
     instructions: tuple[Instruction, ...]
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run it for a data type, or "". Emulating it counts as lacking it.
+        """Why a device cannot run it for a data type, or is emulating it; else "".
 
         Raises `ValueError` if the family has no instruction for the type, such as ``fp8``.
         """

@@ -1,4 +1,4 @@
-"""Where the OpenCL C files are, and their text with the one header put in; a user's own file, whole."""
+"""The OpenCL C files, and their text with the header put in; a user's own file, whole."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BRANCHES = ("else", "elif", "elifdef", "elifndef")
 
 
 def _words(*words: str) -> str:
-    """A pattern for one of the words, even if it is split over lines."""
+    """A pattern for one of the words, even split over lines."""
     return "(?:" + "|".join(f"{_JOIN}*".join(word) for word in words) + r")(?!\w)"
 
 
@@ -50,10 +50,7 @@ _OUR_LINE = re.compile(r'^#line (\d+) "[^"\n]*"$', re.MULTILINE)  # see `_Expans
 
 @cache
 def folder() -> Path:
-    """The ``kernels`` folder: ``_kernels`` inside an installed package, or next to the package in a checkout.
-
-    Raises `FileNotFoundError` if neither exists.
-    """
+    """The ``kernels`` folder, in the package or next to it. Raises `FileNotFoundError` without one."""
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
         if (candidate / MARK).is_file():
@@ -62,7 +59,7 @@ def folder() -> Path:
 
 
 def raw(file: str, root: str = "") -> str:
-    """The text of a kernel file as it stands. `root` is another kernels folder than gemmbench's own."""
+    """The text of a kernel file as it stands, from gemmbench's folder or `root`."""
     if file in _OWN:
         return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
@@ -82,9 +79,9 @@ def opening(file: str) -> str:
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently.
+    """The source of a ``.cl`` file with every ``#include`` replaced, since drivers treat paths differently.
 
-    A published kernel's description is left out: what it says of a program is in the compiler's options.
+    A published kernel's description is left out: compiler options contain what matters of it.
     """
 
     def replaced(directive: _Directive) -> str:
@@ -109,7 +106,6 @@ class _Directive:
     is_conditional: bool  # whether an #if of the same file is around it
 
     def refusal(self, name: str) -> KernelFileError:
-        """The error for a user, whose file `name` has the directive."""
         if self.word == "include" and self.file:
             what = f'includes "{self.file}" on line {self.line}, which is neither in its folder nor'
             return KernelFileError(f"{name} {what} gemmbench's {MARK}")
@@ -124,10 +120,10 @@ class _Directive:
 def _replaced(
     source: str, replaced: Callable[[_Directive], str], line_is: Callable[[int], str] = lambda _: ""
 ) -> str:
-    """A source with text in place of its directives. Text of one line keeps the numbers of the other lines.
+    """A source with text in place of its directives; other lines keep their numbers.
 
-    `line_is` returns what sets the number of the next line. It is put behind each #else, #elif and #endif
-    that follows longer text, because a compiler that skips that text does not count its lines.
+    `line_is` returns what sets the next line's number. It goes behind each #else, #elif and #endif after
+    longer text, because a compiler that skips that text does not count its lines.
     """
     depth, is_shifted, is_due, line, counted = 0, False, False, 1, 0
 
@@ -166,13 +162,13 @@ COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
 
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
-    """The options without the -D of macros that the file does not use, so that variants share its program."""
+    """The options without -D of macros that the file does not use, so that variants share a program."""
     names = set(re.findall(r"\w+", text(file, root)))
     return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
-    """Hash of the kernel files and their options, sixteen hex digits. Every row stores it."""
+    """Hash of kernel files and options, sixteen hex digits. Every row stores it."""
     digest = hashlib.sha256()
     for part in (*(text(file, root) for file in files), *options):
         digest.update(_OUR_LINE.sub("", part).encode() + b"\0")
@@ -201,14 +197,14 @@ class OwnFile:
 
     @property
     def key(self) -> str:
-        """The name under which `text` and `raw` know this file. Reading the property registers the text."""
+        """The name under which `text` and `raw` know this file, registered by reading it."""
         key = f"own/{hashlib.sha256(self.text.encode()).hexdigest()[:12]}/{self.name}"
         _OWN[key] = self.text
         return key
 
     @property
     def description(self) -> str:
-        """The TOML between the file's ``/* gemmbench`` and ``*/`` lines, on its original line numbers.
+        """The TOML between ``/* gemmbench`` and ``*/``, on its original line numbers.
 
         Raises `KernelFileError` if there is none, or more than one.
         """
@@ -232,12 +228,12 @@ class OwnFile:
 
 
 def shown_name(file: str) -> str:
-    """A kernel file for people: relative to the kernels folder, or the name of a user's own."""
+    """A kernel file for people."""
     return file.rpartition("/")[2] if file in _OWN else file
 
 
 def own_file(path: Path) -> OwnFile:
-    """Read a user's kernel file with its includes. A TOML file of the same name is added as a comment.
+    """Read a user's kernel file with its includes, and a TOML file of the same name as a comment.
 
     Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
     """
@@ -253,7 +249,6 @@ def own_file(path: Path) -> OwnFile:
 
 
 def _user_text(path: Path) -> str:
-    """The text of a user's file. `KernelFileError` if it is unreadable, over 1 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise KernelFileError(f"{path} is larger than 1 MiB, which no kernel is")
@@ -268,10 +263,7 @@ def _user_text(path: Path) -> str:
 
 @dataclass
 class _Expansion:
-    """Puts the text of each included file into a user's file, once if that file has ``#pragma once``.
-
-    ``#line`` gives the compiler the names and the line numbers of the user's files.
-    """
+    """Puts the text of each included file into a user's file, with ``#line`` for the compiler's messages."""
 
     room: int = _MOST_BYTES  # for all files
     once: dict[str, int] = field(default_factory=dict)  # numbers of the files that are read once, by path
@@ -279,11 +271,7 @@ class _Expansion:
     whole: set[str] = field(default_factory=set)  # those of them whose text is there outside of any #if
 
     def of(self, path: Path, name: str, above: tuple[str, ...], is_conditional: bool = False) -> str:
-        """The text of a file, called `name` in messages. `text` replaces gemmbench's own header later.
-
-        `above` are the paths of the file and of those that include it. `is_conditional` says whether it is in
-        an #if. There, what cannot be read becomes an #error. Elsewhere it raises `KernelFileError`.
-        """
+        """The text of a file; `above` are its path and its includers'. In an #if, errors become #error."""
         source = _user_text(path)
         self.room -= len(source)
         if self.room < 0:
@@ -352,5 +340,4 @@ def _is_file(path: Path) -> bool:
 
 
 def _quotable(text: str) -> str:
-    """Text that may stand between double quotes in a directive."""
     return " ".join(text.replace('"', "'").replace("\\", "/").split())

@@ -14,7 +14,7 @@ LONGEST = 2**31 - 1  # of m, n, k, lda, ldb and ldc: kernels and libraries count
 
 
 class Dimensions:
-    """What everything with an m, an n and a k says of them."""
+    """What everything with an m, an n and a k has."""
 
     m: int
     n: int
@@ -28,7 +28,7 @@ class Dimensions:
 
     @property
     def count(self) -> int:
-        """Independent problems of this shape that are computed at once."""
+        """Problems of this shape that are computed at once."""
         return self.batch or 1
 
     @property
@@ -38,12 +38,12 @@ class Dimensions:
 
     @property
     def stored_a(self) -> tuple[int, int]:
-        """Rows and columns of A as it is stored: m x k, or k x m where op(A) is its transpose."""
+        """Rows and columns of A as stored."""
         return (self.k, self.m) if self.trans_a else (self.m, self.k)
 
     @property
     def stored_b(self) -> tuple[int, int]:
-        """Rows and columns of B as it is stored: k x n, or n x k where op(B) is its transpose."""
+        """Rows and columns of B as stored."""
         return (self.n, self.k) if self.trans_b else (self.k, self.n)
 
     @property
@@ -52,10 +52,7 @@ class Dimensions:
 
     @property
     def flops(self) -> int:
-        """Operations of all problems of the batch, 2 m n k each: multiplications and additions.
-
-        0 if alpha is 0, because a BLAS does not read A and B then.
-        """
+        """Operations of the batch, 2 m n k each; 0 if alpha is 0: a BLAS reads no A and B then."""
         return 2 * self.m * self.n * self.k * self.count if self.alpha else 0
 
     @property
@@ -75,7 +72,7 @@ class Dimensions:
     def apart(self, between: str = "=", before: str = " ", gaps: bool = True) -> str:
         """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        With `gaps`, leading dimensions longer than rows count. Each part is `before`, name, `between`, value.
+        `gaps` includes leading dimensions. Each part is `before`, name, `between`, value.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
@@ -97,7 +94,7 @@ class Dimensions:
 
     @property
     def form(self) -> str:
-        """For the caption of a sweep: ``, NT, batch = 8, alpha = 2, beta = 0``; "" for one plain product."""
+        """For the caption of a sweep: ``, NT, batch = 8, alpha = 2, beta = 0``."""
         return self.apart(" = ", ", ", gaps=False) + self.scalars
 
 
@@ -107,8 +104,7 @@ def leading(
 ) -> Leading | None:  # fmt: skip
     """The leading dimensions lda, ldb and ldc in elements; None if no row has gaps.
 
-    A dimension that is None gets the row length of its matrix as stored. Raises `ValueError` with a message
-    for the user if one is smaller than that.
+    Raises `ValueError`, for the user, if one is smaller than its matrix's rows as stored.
     """
     a = (m, "the transposed A has m") if trans_a else (k, "A has k")
     b = (k, "the transposed B has k") if trans_b else (n, "B has n")
@@ -124,9 +120,8 @@ def leading(
 class Gemm(Dimensions):
     """One problem, C = alpha op(A) op(B) + beta C: op(A) is m x k, op(B) is k x n, C is m x n, all row-major.
 
-    With ``trans_a``, A is stored k x m and op(A) is its transpose. The same holds for B. The data type is
-    that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape in one launch.
-    Their operands lie one after the other, m lda, k ldb and m ldc elements apart.
+    With ``trans_a``, A is stored k x m. The data type is that of A and B; ``DType.result`` is that of C.
+    Operands of a batch lie one after the other, m lda, k ldb and m ldc elements apart.
 
     Raises `ValueError` for a negative dimension, an empty batch, a short leading dimension, an unknown type.
     """
@@ -161,14 +156,14 @@ class Gemm(Dimensions):
 
     @property
     def elements_of(self) -> dict[str, int]:
-        """Elements of A, B and C of the whole batch, including gaps between rows."""
+        """Elements of A, B and C of the whole batch, with gaps."""
         lda, ldb, ldc = self.ld or self.tight
         each = {"A": self.stored_a[0] * lda, "B": self.stored_b[0] * ldb, "C": self.m * ldc}
         return {name: self.batch * elements for name, elements in each.items()}
 
     @property
     def bytes_of(self) -> dict[str, int]:
-        """Bytes of A, B and C as they are stored, each in its own type."""
+        """Bytes of A, B and C, each in its own type."""
         kinds = {"A": DTYPES[self.dtype], "B": DTYPES[self.dtype], "C": self.result}
         return {name: count * kinds[name].itemsize for name, count in self.elements_of.items()}
 

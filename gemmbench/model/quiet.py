@@ -1,9 +1,8 @@
 """Quiet windows: which batches of a CPU row count. A pure function of what is saved.
 
-A control burst, a fixed piece of work on all cores, runs before and after each batch. Other programs, and
-other virtual machines on the same host, slow it as they slow the batch. So a batch counts if both of its
-bursts were as fast as undisturbed ones, and if no thread waited long for a core meanwhile. Nor does it count
-at a higher clock that the CPU has only now and then.
+A control burst, a fixed piece of work on all cores, runs before and after each batch. What slows it, slows
+the batch. So a batch counts if both of its bursts were as fast as undisturbed ones, no thread waited long for
+a core, and the clock was not higher than usual.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ References = Mapping[str, float]  # by `key`: seconds of an undisturbed burst, f
 
 
 def flags(scope: Scope) -> tuple[bool, ...]:
-    """Whether each batch of a scope with a reference is quiet; all are in a scope without bursts."""
+    """Whether each batch of a scope is quiet; all are without bursts or reference."""
     if not scope.bursts_s or not scope.quiet_s:
         return (True,) * len(scope.seconds)
     low, high = scope.quiet_s
@@ -46,7 +45,7 @@ def flags(scope: Scope) -> tuple[bool, ...]:
 
 
 def counted(scope: Scope) -> tuple[float, ...]:
-    """The samples that count: those of quiet batches; all of them if fewer than three are quiet."""
+    """The samples of quiet batches; all of them if fewer than three are quiet."""
     quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
     return quiet if len(quiet) >= LEAST_LONG else scope.seconds
 
@@ -58,27 +57,24 @@ def is_complete(scope: Scope) -> bool:
 
 
 def key(row: Row) -> str:
-    """Whose bursts are those of a row: of a device by its index, or of the host's BLAS ("-1")."""
+    """Whose bursts a row has: a device's, by index, or the host's ("-1")."""
     return str(row.device)
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the known one of earlier runs, else the 25 % quantile of its bursts, or 0."""
+    """The reference of a run: the known one, else the 25 % quantile of its bursts, or 0."""
     return known_s or _quantile(bursts_s, _FAST)
 
 
 def known(references_s: Sequence[float]) -> float:
-    """The known reference of earlier runs, oldest first: the 25 % quantile of those of the last nine, or 0.
-
-    So it is neither that of a run at a higher clock nor that of a disturbed run.
-    """
+    """The reference of earlier runs, oldest first: the 25 % quantile of the last nine, or 0."""
     return _quantile(references_s[-RUNS:], _FAST)
 
 
 def settled(scope: Scope, run_s: float) -> Scope:
-    """A scope with the range of undisturbed bursts: from the run's reference to that of its own bursts.
+    """A scope with the range of undisturbed bursts: from the run's reference to the 25 % quantile of its own.
 
-    That is their 25 % quantile, at least the run's reference and at most 10 % above it.
+    The quantile counts as at least the reference and at most 10 % more.
     """
     if not scope.bursts_s or not run_s:
         return scope
@@ -87,7 +83,7 @@ def settled(scope: Scope, run_s: float) -> Scope:
 
 
 def references(rows: Iterable[Row], known: References) -> dict[str, float]:
-    """The references of a run by `key`, from the rows that it measured itself, and from the known ones."""
+    """The references of a run by `key`, from its own rows and the known ones."""
     bursts: dict[str, list[float]] = {}
     for row in rows:
         if not row.measured_utc:
@@ -97,7 +93,7 @@ def references(rows: Iterable[Row], known: References) -> dict[str, float]:
 
 
 def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
-    """The rows with the references of their scopes. Those from an earlier run keep theirs."""
+    """The rows with the references of their scopes; those from an earlier run keep theirs."""
     of_run = references(rows, known)
 
     def of(row: Row) -> Row:
@@ -117,7 +113,7 @@ def loss(scope: Scope) -> float:
 
 
 def joined(before: Scope, after: Scope) -> Scope:
-    """The batches of two visits to a row. If they are of another size, the later ones replace the earlier."""
+    """The batches of two visits to a row; later ones replace those of another size."""
     is_alike = before.batch == after.batch and bool(before.waited_s) == bool(after.waited_s)
     if not is_alike or not before.bursts_s or not after.bursts_s:
         return after

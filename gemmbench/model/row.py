@@ -1,7 +1,4 @@
-"""The saved run: frozen dataclasses, the JSON Lines file they live in, and its version.
-
-Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes, rates never stored.
-"""
+"""Rows and header of a saved run: frozen dataclasses. Times are seconds, sizes bytes, rates never stored."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ class Problem(Dimensions):
 
 @dataclass(frozen=True)
 class Scope:
-    """The raw samples of one clock: one for each batch, in seconds for one problem (or launch)."""
+    """The raw samples of one clock, in seconds for one problem (or launch)."""
 
     seconds: tuple[Positive, ...]
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
@@ -85,7 +82,7 @@ class Scope:
 
     @cached_property
     def counted(self) -> tuple[float, ...]:
-        """The samples that count, see `model.quiet`: those of quiet batches, or all without bursts."""
+        """The samples that count: those of quiet batches (see `model.quiet`), or all without bursts."""
         return quiet.counted(self)
 
     @cached_property
@@ -96,7 +93,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch of a microbenchmark does, counted instruction by instruction."""
+    """What one launch of a probe does, counted by instruction."""
 
     flops: int = 0  # also integer operations
     bytes: int = 0
@@ -113,10 +110,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules for one problem, or why they were not measured.
-
-    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
-    """
+    """Joules for one problem, including the idle draw, or why they were not measured."""
 
     joules: Positive | None = None
     why: str = "not measured: not asked for"  # "" where they were
@@ -135,22 +129,19 @@ EXPORTED: Mapping[str, str] = {"width": "vector_width", "groups": "work_groups"}
 
 
 def exported(parameters: Parameters) -> Parameters:
-    """The parameters of a row under their names in JSON exports."""
+    """The parameters of a row under their names in JSON."""
     return {EXPORTED.get(name, name): value for name, value in parameters.items()}
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
-    """A kernel or library for people: ``naive fast WX=8``.
-
-    The math mode follows the name, then the parameters named in `grid`, which a run tries several values of.
-    """
+    """A kernel or library for people: ``naive fast WX=8``, with the parameters named in `grid`."""
     values = [listed({name: parameters[name]}) for name in grid]
     return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
+    """The device's stamps of one launch: seconds between stamps of one kind."""
 
     name: str
     queued_s: float  # QUEUED to SUBMIT
@@ -161,7 +152,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one compiled kernel needs on a device; None if the driver does not report it."""
+    """What one compiled kernel needs on a device; None if not reported."""
 
     kernel: str
     role: str  # of its pass: multiply, transpose ...
@@ -176,7 +167,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Partner:
-    """The other side of interleaved batches: the kernel's previous version, or another kernel."""
+    """The other side of interleaved batches."""
 
     source: str  # hash of the other kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
@@ -231,12 +222,12 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """The identity of the row's case, equal in another run of the same case."""
+        """The identity of the row's case, equal in another run."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
     @property
     def max_mhz(self) -> float | None:
-        """The maximum clock of the device in MHz, as its vendor's own interface reports it."""
+        """The maximum clock in MHz by its vendor's own interface."""
         return self.conditions.max_mhz if self.conditions else None
 
     @property
@@ -246,7 +237,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name for people: ``scipy`` if numpy was replaced, whose BLAS is in `choice`."""
+        """Its name for people: ``scipy`` if numpy was replaced."""
         return str(self.choice.get(BLAS, "")).partition(" (")[0] or self.name
 
     @property
@@ -256,12 +247,12 @@ class Row:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Its notes and how its race went, in the order in which they came up."""
+        """Its notes and how its race went."""
         return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
 
 
 def moment(text: str) -> datetime:
-    """A time from a header or row, in UTC unless it names a zone. `ValueError` if it is not ISO 8601."""
+    """A time in UTC unless it names a zone. `ValueError` if it is not ISO 8601."""
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
@@ -272,16 +263,15 @@ RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Pr
 def row_key(
     kind: str, device: int, variant: str, dtype: str, parameters: Parameters, problem: Problem | None,
 ) -> RowKey:  # fmt: skip
-    """The identity of a case, hashable; the order of parameters does not matter."""
+    """The hashable identity of a case, whatever the order of its parameters."""
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
 def current(rows: Iterable[Row], quiet_s: quiet.References | None = None) -> tuple[Row, ...]:
-    """Rows without those that were measured again, with the references of their control bursts.
+    """Rows without those that later ones supersede, with the references of their control bursts.
 
-    A row with `Row.supersedes` replaces the earlier rows of the same case and phase, in the first one's
-    position. Other repeated rows all stay: an A/A measurement has several of every case. `quiet_s` has the
-    undisturbed bursts that are known from earlier runs.
+    `Row.supersedes` replaces the earlier rows of the same case and phase. Other repeated rows stay. `quiet_s`
+    has the undisturbed bursts of earlier runs.
     """
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}

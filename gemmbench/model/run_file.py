@@ -1,4 +1,4 @@
-"""A saved run in its file: header and rows, one writer at a time, which ends with its process."""
+"""A saved run in its file, with one writer at a time. Line 1 is a `Header`, every other line a `Row`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _PAST_THE_END = 1 << 40  # Windows locks bytes, and nobody else could read those
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file atomically: readers see the old or the new content. An existing file keeps its mode.
+    """Write a file atomically, keeping its mode. Pipes and devices are written to directly.
 
-    Pipes and devices are written to directly. If writing raises `OSError`, the old file is unchanged.
+    If writing raises `OSError`, the old file is unchanged.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -55,7 +55,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until the descriptor is closed; False at once if it is already locked elsewhere.
+    """Lock an open file until it is closed; False at once if another has it.
 
     Pipes, devices and file systems without locks count as locked.
     """
@@ -96,7 +96,6 @@ class LeftOut:
 
     @property
     def sentence(self) -> str:
-        """How much was not measured, and how to measure it."""
         what = f"{counted(self.shapes, 'shape', ',')} left out, {percent(self.share)} of the predicted time"
         return f"{what}: --top 100 measures all."
 
@@ -122,7 +121,7 @@ class Header:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A header and its rows: what tables, charts and comparisons are made from. Equal only to itself."""
+    """A header and its rows. Equal only to itself."""
 
     header: Header
     rows: tuple[Row, ...]
@@ -149,8 +148,7 @@ def encode(record: Header | Row) -> bytes:
 def load(path: str | Path) -> Run:
     """Read a saved run, without rows that later ones supersede.
 
-    Raises `RunFileError` if the file cannot be read, has another schema, ends in a truncated line, or holds
-    NaN or a wrong type. The message names file, line and field.
+    Raises `RunFileError`, with file, line and field, if it cannot be read or is invalid.
     """
     with without_collection():
         run, cut = _parse(Path(path))
@@ -164,7 +162,7 @@ def load(path: str | Path) -> Run:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Turn Python's collector of cycles off in a block that creates many objects, then restore its state."""
+    """Turn Python's collector of cycles off in a block that creates many objects."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -186,10 +184,7 @@ def _is_run(data: bytes) -> bool:
 
 
 def _parse(path: Path) -> tuple[Run, int]:
-    """Read and validate a run's file, without superseded rows.
-
-    Also returns the number of a truncated last line, or 0. `RunFileError` if it is empty or else invalid.
-    """
+    """Header, rows, and the number of a truncated last line or 0. `RunFileError` if invalid."""
     data = _read(path).removeprefix(b"\xef\xbb\xbf")  # the mark that some editors write
     if not data:
         raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
@@ -215,7 +210,6 @@ def _parse(path: Path) -> tuple[Run, int]:
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
-    """Decode a line to an object of a type. `RunFileError`, with file and line, if it is invalid."""
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -230,7 +224,7 @@ def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
 
 
 def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
-    """Raise `RunFileError` if values contradict each other or the header, though their types are right."""
+    """Raise `RunFileError` if values contradict each other or the header."""
 
     def bad(field_name: str, why: str) -> RunFileError:
         return RunFileError(f"{path}: line {number}: {field_name}: {why}")
@@ -304,10 +298,10 @@ class RunFile:
 
     @classmethod
     def resume(cls, path: str | Path, header: Header) -> RunFile:
-        """Continue a file: complete rows, unless superseded, are in `done`. Remove a truncated last line.
+        """Continue a file, new or with complete rows in `done`; a truncated last line is removed.
 
-        An empty or missing file gets the header. Raises `BusyError` if another process writes it, and
-        `RunFileError` if it is invalid or was made by another command, version, device, host or policy.
+        Raises `BusyError` if another process writes it, and `RunFileError` if it is invalid or was made by
+        another command, version, device, host or policy.
         """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY) as file:
@@ -329,10 +323,7 @@ class RunFile:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
-        """Open a file for appending, create it if missing, and lock it; close it if the block raises.
-
-        Raises `RunFileError` if it cannot be opened, and `BusyError` if another process has it.
-        """
+        """Open a file for appending, create it if missing, and lock it; close it if the block raises."""
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:
@@ -348,7 +339,7 @@ class RunFile:
             raise
 
     def _cut(self, length: int) -> None:
-        """Truncate the file to some bytes. `RunFileError` if that fails. Pipes and devices are left alone."""
+        """Truncate the file to some bytes, unless it is a pipe or device."""
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return
         try:
@@ -360,10 +351,7 @@ class RunFile:
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
-        """Append a line in one write, flushed to disk where the target can be: a pipe cannot.
-
-        A partial write is undone, except in a pipe. This and any other failure raise `RunFileError`.
-        """
+        """Append a line in one write, flushed to disk; undo a partial one. `RunFileError` if it fails."""
         try:
             start = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
@@ -396,7 +384,7 @@ _OUTPUT_OPTIONS = {
 
 
 def essential(command: Iterable[str]) -> tuple[str, ...]:
-    """A command's words without the options, and their values, that only say where output goes."""
+    """A command's words without the options that only say where output goes."""
     kept, words = [], iter(command)
     for word in words:
         name, equals, _ = word.partition("=")
@@ -408,10 +396,7 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
 
 
 def _conditions(header: Header, other: Header) -> dict[str, object]:
-    """What of `header` must equal that of `other` to resume it, by a phrase that follows "made by".
-
-    Chips count only if both headers have them.
-    """
+    """What of `header` must equal that of `other` to resume it, by a phrase after "made by"."""
     host = header.host
     pairs = zip(header.devices, other.devices, strict=False)
     return {

@@ -21,7 +21,7 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 def number(value: float) -> str:
     """Three significant digits, at most three decimals: ``0.012``, ``1.23``, ``1,234``.
 
-    Numbers below 0.0005 get an exponent: ``4e-04``. NaN and infinity give ``-``.
+    Below 0.0005 with an exponent: ``4e-04``. NaN and infinity give ``-``.
     """
     if not math.isfinite(value):
         return "-"
@@ -35,17 +35,17 @@ def number(value: float) -> str:
 
 
 def gflops(flops_per_second: float) -> str:
-    """A rate in flop/s as GFLOPS (1e9 flop/s), the unit left to the heading."""
+    """A rate in flop/s as GFLOPS, without the unit."""
     return number(flops_per_second / GIGA)
 
 
 def scale(largest: float) -> tuple[float, str]:
-    """The divisor and letter for rates in flop/s, by the largest: 1e9 and G, or 1e12 and T from 10 T on."""
+    """The divisor and letter for rates by the largest: 1e9 and G, or 1e12 and T from 10 T on."""
     return (1e12, "T") if abs(largest) >= 9.9995e12 else (GIGA, "G")
 
 
 def rate(flops_per_second: float, integer: bool = False) -> str:
-    """A rate in flop/s with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
+    """A rate with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
     word = "IOPS" if integer else "FLOPS"
     divisor, letter = scale(flops_per_second)
     return f"{number(flops_per_second / divisor)} {letter}{word}"
@@ -67,7 +67,7 @@ def watts(value: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """A value with the largest unit in which it is at least 1, or the smallest unit; ``-`` if not finite."""
+    """A value with the largest unit in which it is at least 1; ``-`` if not finite."""
     if not math.isfinite(value):
         return "-"
     size, unit = next((each for each in units if abs(value) >= each[0] * 0.9995), units[-1])
@@ -75,7 +75,7 @@ def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
 
 
 def age(elapsed_s: float) -> str:
-    """How long ago something was, in whole units: ``20 s``, ``3 min``, ``5 h``, ``12 days``."""
+    """An age in whole units: ``20 s``, ``3 min``, ``5 h``, ``12 days``."""
     for unit_s, unit in _AGES:
         if elapsed_s >= 2 * unit_s:
             return f"{elapsed_s / unit_s:.0f} {unit}"
@@ -96,7 +96,7 @@ def percent(fraction: float) -> str:
 
 
 def share(fraction: float | None) -> str:
-    """A fraction as a percentage with two significant digits: ``97 %``, ``4.7 %``; ``-`` for None."""
+    """A percentage with two significant digits: ``97 %``, ``4.7 %``; ``-`` for None."""
     if fraction is None or not math.isfinite(fraction):
         return "-"
     return f"{fraction * 100:.{0 if fraction >= 0.0995 else 1}f} %"
@@ -107,12 +107,12 @@ _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override)
 
 
 def clean(text: str) -> str:
-    """One line: white space collapsed, control and invisible characters gone."""
+    """One line without control and invisible characters."""
     return " ".join((text if text.isprintable() else "".join(map(_shown, text))).split())
 
 
 def clean_lines(text: str) -> str:
-    """The same for several lines, without empty ones: at most six lines, and the rest counted."""
+    """The same for several lines: at most six, and the rest counted."""
     lines = [line for line in (clean(line) for line in text.splitlines()) if line]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], f"(and {len(lines) - _MOST_LINES + 1} more lines)"]
@@ -127,7 +127,7 @@ def _shown(letter: str) -> str:
 
 
 def spelt_out(text: str) -> str:
-    """A file's name as text that can be stored: bytes that are not UTF-8 as ``\\udcff``."""
+    """A file's name as text that can be stored: bytes that are not UTF-8 as ``\udcff``."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -147,7 +147,7 @@ def listed(parameters: Mapping[str, int | float | str]) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, to follow a colon, in lower case; an `OSError` without number and path."""
+    """What went wrong, to follow a colon; an `OSError` without number and path."""
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error)[:1].lower() + str(error)[1:]
@@ -157,14 +157,14 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 def wrapped(text: str, width: int) -> str:
-    """Wrap a message at spaces only, so that paths and options stay whole. Further lines are indented."""
+    """Wrap a message at spaces only; further lines are indented."""
     return textwrap.fill(
         text, max(8, width - 1), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 
 def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values grouped by key; keys and values keep their order."""
+    """The values grouped by key, in their order."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -34,8 +34,8 @@ _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others'
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
     """The devices of every platform, in the loader's order; none if there is no driver.
 
-    A wrong or missing answer leaves only that field unknown. `registered` is what `drivers.register` gives:
-    by default it is called here, before the loader's first use. The environment that it changed is restored.
+    A wrong or missing answer leaves only that field unknown. `registered` is what `drivers.register` gives;
+    by default it is called here. The environment that it changed is restored.
     """
     registered = registered or drivers.register()
     facts: list[DeviceFacts] = []
@@ -53,8 +53,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
 def handle(facts: DeviceFacts) -> Any:
     """The pyopencl device that facts describe, which may come from another process or a saved run.
 
-    A device matches by platform name, name and driver, preferably at the same position. Otherwise its old
-    index within its platform selects among all that match, or the last. `LookupError` if none matches.
+    It matches by platform, name and driver, preferably at the same position. `LookupError` if none does.
     """
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
@@ -71,7 +70,7 @@ def handle(facts: DeviceFacts) -> Any:
 
 
 def _platforms() -> Iterator[tuple[int, Any]]:
-    """Yield each platform once, with its index; none without a driver. Drop what `register` prepared."""
+    """Yield each platform once, with its index. Drop what `register` prepared."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader found no driver at all
@@ -93,7 +92,7 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _property(thing: Any, name: str, default: Any = None) -> Any:
-    """A property of a platform or device; the default if the driver or pyopencl does not know it."""
+    """A property of a platform or device, or the default if it is unknown."""
     keys = cl.platform_info if isinstance(thing, cl.Platform) else cl.device_info
     try:
         return thing.get_info(getattr(keys, name))
@@ -104,7 +103,7 @@ def _property(thing: Any, name: str, default: Any = None) -> Any:
 
 
 def _text(thing: Any, name: str) -> str:
-    """A property that is text. Bytes that are not UTF-8 become replacement characters."""
+    """A property that is text, with replacement characters for what is not UTF-8."""
     return str(_property(thing, name, "")).strip("\0 ")
 
 
@@ -119,10 +118,7 @@ def _facts(
     index: int, platform_index: int, device_index: int, platform: Any, device: Any,
     driver: drivers.Driver, warnings: tuple[str, ...],
 ) -> DeviceFacts:  # fmt: skip
-    """A device's facts. `warnings` are those of all drivers, and `driver` is the library that has it.
-
-    Values that the driver does not report become 0, empty, or the minimum that OpenCL requires.
-    """
+    """A device's facts. `warnings` are those of all drivers, and `driver` is the library that has it."""
     extensions = tuple(_text(device, "EXTENSIONS").split())
     return DeviceFacts(
         index=index,
@@ -154,7 +150,7 @@ def _facts(
 
 
 def _limits(device: Any) -> dict[str, Any]:
-    """The sizes of memory, work-groups and images that a device allows; if unknown, OpenCL's minimum."""
+    """The sizes of memory, work-groups and images, or OpenCL's minimum."""
     most_bytes = _number(device, "MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)
     has_images = bool(_number(device, "IMAGE_SUPPORT"))
     sides = [_number(device, f"IMAGE2D_MAX_{side}", _LEAST_IMAGE) for side in ("WIDTH", "HEIGHT")]
@@ -171,12 +167,10 @@ def _limits(device: Any) -> dict[str, Any]:
 
 
 def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) -> dict[str, Any]:
-    """The device's type, with the fields of `DeviceFacts` that depend on it: units, memory, caches, warnings.
+    """The type, and the fields that depend on it: units, memory, caches, warnings.
 
-    A CPU has as many units as it may use threads: PoCL counts all cores, and Intel's runtime the allowed ones
-    whatever its variables. Its local memory counts as emulated and its memory as shared. Only CPUs have
-    caches, from the system.
-    A warning about PoCL's generic target precedes the given `warnings`.
+    Only CPUs have caches here. A CPU has as many units as it may use threads: PoCL counts all cores, and
+    Intel's runtime the allowed ones whatever its variables.
     """
     bits = _number(device, "TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
@@ -199,10 +193,7 @@ def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) ->
 
 
 def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
-    """Whether a device computes with a type: it needs no extension, or the driver lists or supports it.
-
-    double is part of OpenCL 1.2. NVIDIA's driver does not list half, but compiles its arithmetic.
-    """
+    """Whether a device computes with a type. NVIDIA's driver does not list half, but compiles it."""
     needed = DTYPES[name].extension
     is_core = needed == "cl_khr_fp64" and bool(_number(device, "DOUBLE_FP_CONFIG"))
     is_unlisted = name == "half" and _compute_capability(device) >= _HALF_ARITHMETIC
@@ -216,7 +207,7 @@ def _compute_capability(device: Any) -> tuple[int, int]:
 
 
 def _name(device: Any) -> str:
-    """The device's name, after its board's name if AMD's driver reports it: ``Radeon ... (gfx1100)``."""
+    """The device's name, after its board's name if AMD's driver reports it."""
     name, extensions = _text(device, "NAME"), _text(device, "EXTENSIONS").split()
     board = _text(device, "BOARD_NAME_AMD") if "cl_amd_device_attribute_query" in extensions else ""
     return f"{board} ({name})" if board and board != name else name
@@ -228,7 +219,7 @@ def _sub_group_sizes(device: Any) -> tuple[int, ...]:
 
 
 def _chip(device: Any) -> str:
-    """Eight hex digits that identify the chip but hide its UUID; "" if the driver reports none."""
+    """Eight hex digits that identify the chip but hide its UUID; or ""."""
     uuid = _query(device, _UUID_KHR)
     return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
 
@@ -242,7 +233,7 @@ def c_function(name: str) -> Any:
 
 
 def _query(device: Any, question: int) -> bytes:
-    """The raw answer to a device query that pyopencl does not know; empty if it fails."""
+    """The raw answer to a query that pyopencl does not know; empty if it fails."""
     ask, answer, length = c_function("clGetDeviceInfo"), (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(answer))
     fails = not ask or ask(handle, question, room, answer, ctypes.byref(length))
@@ -250,10 +241,7 @@ def _query(device: Any, question: int) -> bytes:
 
 
 def _pci(device: Any, extensions: Collection[str]) -> str:
-    """The PCI slot as Linux and NVML write it, ``0000:17:00.0``; "" if the driver does not report it.
-
-    From cl_khr_pci_bus_info, else from NVIDIA's attributes. NVIDIA's slot is the number of the device.
-    """
+    """The PCI slot as Linux and NVML write it, ``0000:17:00.0``; "" if unknown."""
     if "cl_khr_pci_bus_info" in extensions and len(answer := _query(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
         domain, bus, slot, function = struct.unpack("4I", answer)
         return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
@@ -265,7 +253,7 @@ def _pci(device: Any, extensions: Collection[str]) -> str:
 
 
 def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, ...]:
-    """Bytes of the data caches of this machine's first core, by level; empty if Linux reports none."""
+    """Bytes of the data caches of the first core, by level; empty if Linux reports none."""
     sizes = {}
     for entry in folder.glob("index*"):
         with contextlib.suppress(OSError, ValueError):
@@ -276,10 +264,7 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
 
 
 def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
-    """The units for short types that Linux reports of the first core, such as ``avx512_vnni``.
-
-    Those of AMX only if this process may use them.
-    """
+    """The units for short types that the first core has, such as ``avx512_vnni``; AMX's only if allowed."""
     with contextlib.suppress(OSError):
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("flags"):
@@ -291,10 +276,7 @@ def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
 def last_level_cache_bytes(
     folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
 ) -> int:
-    """Bytes of all last-level caches that this process can use, together; 0 if unknown.
-
-    A CPU may have several. `cores` replaces the cores that the system lets this process use.
-    """
+    """Bytes of all last-level caches that this process (or `cores`) can use; 0 if unknown."""
     cores = usable_cores() if cores is None else cores
     caches: dict[tuple[int, str], int] = {}
     names = ("level", "shared_cpu_list", "size")

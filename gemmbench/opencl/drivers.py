@@ -2,10 +2,9 @@
 
 An OpenCL loader reads ``.icd`` files, one line each naming a driver library, from ``/etc/OpenCL/vendors``.
 pip cannot write there, and Intel's own ``.icd`` names a folder that exists on no machine. So this module
-builds a private folder with a copy of every ``.icd`` file that the loader would have read and one more for
-each driver that it would have missed, and points ``OCL_ICD_VENDORS`` at it: both loaders in use (ocl-icd,
-which pyopencl's wheels bundle, and Khronos's) take that variable *instead of* the system's folder. On
-Windows the loader reads the registry and adds what ``OCL_ICD_FILENAMES`` lists.
+builds a private folder with a copy of each ``.icd`` file, and one for each driver that the loader would have
+missed. ``OCL_ICD_VENDORS`` points to it: ocl-icd and Khronos's loader use it *instead of* the system's
+folder. On Windows the loader reads the registry, and adds what ``OCL_ICD_FILENAMES`` lists.
 
 Nothing here imports pyopencl, because the loader reads its environment once, at the first call.
 """
@@ -64,8 +63,7 @@ class Registered:
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
         """The driver of each platform, by the platform's name, vendor and version; None if none matches.
 
-        Drivers match by known words in both names. If several do, platforms get them in the loader's order,
-        and the last one serves all further platforms.
+        Of several, platforms get them in the loader's order, and further platforms the last one.
         """
         left: dict[str, list[Driver]] = {}
         seen: set[str] = set()
@@ -102,8 +100,7 @@ def register() -> Registered:
     """Make every driver of this environment visible to the OpenCL loader, except those in `SKIP`.
 
     Call it before the process's first OpenCL call; later calls return the same result. It changes
-    ``os.environ`` only if the loader would otherwise miss a driver, or load one to leave out. If no temporary
-    folder is writable, a warning names the missing drivers.
+    ``os.environ`` only if necessary. If no temporary folder is writable, a warning names the missing drivers.
     """
     all_drivers, warnings = _all_drivers()
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
@@ -122,10 +119,9 @@ def register() -> Registered:
 
 
 def _all_drivers() -> tuple[list[Driver], list[str]]:
-    """Every driver, and warnings about broken packages. Drivers that the loader finds itself come first.
+    """Every driver, those that the loader finds first, and warnings about broken packages.
 
-    NVIDIA's library counts, if it loads, even if no ``.icd`` file names it. A package whose library an
-    ``.icd`` file names is listed in addition, before it.
+    NVIDIA's library counts, if it loads, even if no ``.icd`` file names it.
     """
     system = tuple(_system_drivers())
     added = tuple(_listed_in_variable())
@@ -140,7 +136,7 @@ def _all_drivers() -> tuple[list[Driver], list[str]]:
 
 
 def release() -> None:
-    """Restore the environment that `register` changed, once the loader has read it. Can be repeated."""
+    """Restore the environment that `register` changed. Can be repeated."""
     for name in tuple(_before):
         if (value := _before.pop(name)) is None:
             os.environ.pop(name, None)
@@ -153,7 +149,7 @@ atexit.register(release)
 
 
 def _system_drivers() -> Iterator[Driver]:
-    """The drivers that ``.icd`` files name, each once, and a library that ``OCL_ICD_VENDORS`` names."""
+    """The drivers of ``.icd`` files and of ``OCL_ICD_VENDORS``, each once."""
     seen: set[str] = set()
     for icd, origin in _icd_files():
         line = _first_line(icd)
@@ -166,11 +162,7 @@ def _system_drivers() -> Iterator[Driver]:
 
 
 def _icd_files() -> Iterator[tuple[Path, str]]:
-    """Yield every ``.icd`` file with its origin for messages.
-
-    ``OCL_ICD_VENDORS`` may name a folder of them or one file. If it is unset, they come from the system's
-    folder, and those of existing libraries from conda's folders.
-    """
+    """Yield every ``.icd`` file with its origin: ``OCL_ICD_VENDORS``, or the system's and conda's folders."""
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if not asked:
@@ -190,7 +182,7 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
 
 
 def _listed_in_variable() -> Iterator[Driver]:
-    """The libraries in ``OCL_ICD_FILENAMES``, which oneAPI sets and ocl-icd does not read."""
+    """The libraries in ``OCL_ICD_FILENAMES``, which ocl-icd does not read."""
     if sys.platform != "win32":  # its loader reads them
         for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
             yield Driver(library, "from OCL_ICD_FILENAMES", reach="missed")
@@ -215,10 +207,9 @@ def _is_path(library: str) -> bool:
 
 
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
-    """The drivers of the installed pip packages of Intel and PoCL, and warnings about broken packages.
+    """The drivers of Intel's and PoCL's pip packages, and warnings about broken packages.
 
-    `others` are the drivers already known. A driver's `reach` is ``copy`` if they include it, else
-    ``missed``. A package without its library has only a warning. Intel's without compiler support has both.
+    A driver's `reach` is ``copy`` if `others` include it, else ``missed``.
     """
     entries: list[Driver] = []
     warnings: list[str] = []
@@ -249,14 +240,13 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
 
 
 def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[str]) -> Path | None:
-    """The first existing file of a package whose name matches the pattern; None without one."""
     files = (file for file in distribution.files or () if pattern.fullmatch(file.name))
     paths = (Path(os.path.normpath(str(file.locate()))) for file in files)
     return next(filter(Path.is_file, paths), None)
 
 
 def _same_build(listed: str, library: Path) -> bool:
-    """Whether an ``.icd`` file's path is this library or a copy: same name and size. A bare name never is."""
+    """Whether an ``.icd`` file's path is this library or a copy: same name and size."""
     if not _is_path(listed):
         return False
     if os.path.realpath(listed) == os.path.realpath(library):
@@ -268,7 +258,7 @@ def _same_build(listed: str, library: Path) -> bool:
 
 
 def _has_compiler_support(library: Path) -> bool:
-    """Whether the maths library that Intel's runtime needs is next to it or known to the linker."""
+    """Whether the maths library that Intel's runtime needs is available."""
     if library.suffix == ".dll":
         return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
     return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None
@@ -283,10 +273,10 @@ def _loads(library: str) -> bool:
 
 
 def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
-    """Make a private folder of ``.icd`` files for these drivers, and return ``OCL_ICD_VENDORS`` to set.
+    """Make a private folder of ``.icd`` files for these drivers, and return the variables to set.
 
-    The old value is kept for `release`. On Windows there is no folder, and the returned variables only add
-    the missed drivers. Raises `OSError` if no temporary folder is writable, or another user has it.
+    On Windows there is no folder. Raises `OSError` if no temporary folder is writable, or another user has
+    it.
     """
     if sys.platform == "win32":
         # The registry's drivers stay: this variable adds. The runtime's other DLLs are found on the PATH,
@@ -331,8 +321,7 @@ Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     """List each driver's devices in a child process of its own; add drivers that crash or hang to `SKIP`.
 
-    Drivers in this environment variable are not tried. Children run at the same time, each for at most
-    `limit_s`. Returns a message for each failing driver, with a way to skip it at once.
+    Children run at the same time, each for at most `limit_s`. Returns a message for each failing driver.
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
     all_drivers = {driver.library: driver for driver in _all_drivers()[0]}
@@ -357,7 +346,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
 
 
 def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
-    """Wait for a child that lists a driver's devices; kill it after `limit_s`. How it failed, or ""."""
+    """How a child that lists a driver's devices failed, or ""; kill it after `limit_s`."""
     assert child.stdout
     with child:
         child.stdout.readline()
@@ -383,8 +372,7 @@ def signal_name(number: int) -> str:
 def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, ...]:
     """Load each driver that shows no device, and return why it shows none, with a fix or "".
 
-    `shown` are the libraries that show a device. If there are any, warnings of `register` do not count. A
-    driver that loads then counts only if it is Mesa's without RUSTICL_ENABLE. No driver is loaded on Windows.
+    `shown` are the libraries that show a device. No driver is loaded on Windows.
     """
     listed = [] if shown else [(warning, "") for warning in registered.warnings]
     unseen = [driver for driver in registered.drivers if driver.library not in shown]
@@ -413,14 +401,14 @@ THREAD_VARIABLES = {
 
 
 def thread_limits(platform: str) -> list[int]:
-    """The limits that the environment sets for the threads of a platform's CPU driver."""
+    """The environment's limits for the threads of a platform's CPU driver."""
     names = (name for part, names in THREAD_VARIABLES.items() if part in platform.lower() for name in names)
     values = (os.environ.get(name, "") for name in names)
     return [int(value) for value in values if value.isdecimal() and int(value)]
 
 
 def no_context(library: str, error: object) -> Problem:
-    """What a failure to create a context on a listed device means, by the driver's library.
+    """What a failure to create a context means, by the driver's library.
 
     Intel's CPU runtime finds its own files only if no folder in its path has a space.
     """
@@ -433,7 +421,7 @@ def no_context(library: str, error: object) -> Problem:
 
 
 def no_device_message(problems: Iterable[Problem]) -> str:
-    """The message for a machine without OpenCL devices: the problems, and how to install a driver."""
+    """The message for a machine without devices: the problems, and how to install a driver."""
     sentences = ["no OpenCL device was found", *map(sentence, problems)]
     return f"{'. '.join(sentences)}; a driver for this CPU comes with: {install_command()}"
 
@@ -469,7 +457,7 @@ _VECTORS = (("avx512f", 512), ("avx", 256), ("sse", 128))  # flag of /proc/cpuin
 
 
 def vector_bits(cpuinfo: str) -> int:
-    """Bits of the widest x86 vectors, from the text of /proc/cpuinfo; 0 if unknown."""
+    """Bits of the widest x86 vectors, by /proc/cpuinfo's text; 0 if unknown."""
     match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     flags = match[1].split() if match else []
     return next((bits for flag, bits in _VECTORS if flag in flags), 0)
@@ -489,7 +477,7 @@ def _arch_prctl(code: int, argument: object) -> bool:
 
 
 def ask_for_tiles() -> None:
-    """Ask for the tiles of AMX, before a driver starts threads; where there are none, Linux refuses."""
+    """Ask Linux for the tiles of AMX, before a driver starts threads."""
     _arch_prctl(_REQUEST, _TILES)
 
 
@@ -500,13 +488,13 @@ def has_tiles() -> bool:
 
 
 def generic_target(device_version: str) -> str:
-    """The generic processor that PoCL compiles for, by its device version; "" if it knows the real one."""
+    """The generic processor that PoCL compiles for; "" if it knows the real one."""
     stated = _HOST_STRING.search(device_version)
     return stated[1] if stated and stated[1].lower() in _GENERIC else ""
 
 
 def target_warning(platform_version: str, device_version: str) -> str:
-    """A warning if PoCL's LLVM does not know this processor, and so compiles for a generic one; else ""."""
+    """A warning if PoCL compiles for a generic processor; else ""."""
     target = generic_target(device_version)
     if not target:
         return ""

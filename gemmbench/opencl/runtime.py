@@ -63,7 +63,7 @@ class Runtime:
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Open the device, its context and its queues. Raises `NotMeasuredError` if that is impossible."""
+        """Open the device. Raises `NotMeasuredError` if that is impossible."""
         self.facts = facts
         with errors():
             try:
@@ -81,15 +81,15 @@ class Runtime:
         self._cached_build = lru_cache(_MOST_PROGRAMS)(self._build)
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
-        """The program of one ``.cl`` file with options, built or from the cache of the last 256.
+        """The program of one ``.cl`` file (of `root`) with options, built or from the cache of the last 256.
 
-        `root` replaces gemmbench's own kernels folder. With a `target`, `rebuild` builds it again from PTX.
-        Raises `NotMeasuredError` with the driver's log, shortened, if it does not compile.
+        With a `target`, `rebuild` builds it again from PTX. Raises `NotMeasuredError`, with the driver's log,
+        if it does not compile.
         """
         return self._cached_build(file, options, root, target)
 
     def _build(self, file: str, options: tuple[str, ...], root: str, target: str) -> BuiltProgram:
-        """Compile a file as `build` describes, without its cache, and measure the seconds that it takes."""
+        """`build` without its cache, measuring the seconds that it takes."""
         if target:
             return rebuild(self, file, self.build(file, options, root), target)
         begin = time.perf_counter()
@@ -106,7 +106,7 @@ class Runtime:
         return BuiltProgram(program, time.perf_counter() - begin, log.strip())
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
-        """The options with gemmbench's OpenCL C version, unless they name one, and NVIDIA's verbose log."""
+        """The options with gemmbench's OpenCL C version, if none is named, and NVIDIA's verbose log."""
         names_standard = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
         if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
@@ -114,17 +114,13 @@ class Runtime:
         return [*([] if names_standard else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
-        """A new kernel object with its own arguments. `NotMeasuredError` if it takes no such work-groups.
-
-        The limit of `group_limit` counts, unless the kernel was compiled for exactly this group. It takes no
-        other group than one that it was compiled for.
-        """
+        """A new kernel object with its own arguments. `NotMeasuredError` if the group is too large."""
         return self.shaped(built, name, lambda _: group)[0]
 
     def shaped(
         self, built: BuiltProgram, name: str, shape: Callable[[int], Sequence[int]]
     ) -> tuple[Any, tuple[int, ...]]:
-        """As `kernel`, with the work-group that `shape` returns for the most work-items that it takes."""
+        """As `kernel`, with the work-group that `shape` returns for the most work-items."""
         with errors():
             kernel = cl.Kernel(built.program, name)
             most, required = self.group_limit(kernel)
@@ -140,10 +136,9 @@ class Runtime:
         return kernel, group
 
     def group_limit(self, kernel: Any) -> tuple[int, tuple[int, ...]]:
-        """The most work-items in a group of a compiled kernel, and the group that it was compiled for, or 0s.
+        """The most work-items of a compiled kernel, and the group that it was compiled for, or 0s.
 
-        NVIDIA's driver reports 256 for every kernel without such a group, but launches more. It counts as the
-        device's maximum there. A launch that exceeds the registers is then refused: see `errors`.
+        NVIDIA's driver reports 256 without such a group, but launches more: here, the device's maximum.
         """
         info = cl.kernel_work_group_info
         most = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device))
@@ -154,17 +149,16 @@ class Runtime:
     def fitted(
         self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
     ) -> tuple[Any, tuple[int, ...]]:
-        """The kernel of a pass (one launch of a variant), and its work-group, made smaller if necessary.
+        """The kernel of a pass, and its work-group, made smaller if necessary.
 
-        `values` are its parameters. `fixed` keeps a multiplication's group: see `Pass.group_within`. Raises
-        `NotMeasuredError` if the kernel takes no such group.
+        `fixed` is as in `Pass.group_within`. Raises `NotMeasuredError` if the kernel supports no such group.
         """
         sides = self.facts.max_work_item_sizes
         return self.shaped(built, step.kernel, lambda most: step.group_within(values, most, sides, fixed))
 
     @cached_property
     def launch_s(self) -> float:
-        """Wall seconds for an empty kernel on every unit (cached): median of five chains of 50 launches."""
+        """Wall seconds of an empty kernel on every unit (cached): median of five chains of 50 launches."""
         items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
@@ -178,7 +172,7 @@ class Runtime:
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     def wait(self, seconds: float) -> Any:
-        """Keep one unit of an NVIDIA GPU busy for about ``seconds``. Only enqueue that; return its event."""
+        """Enqueue keeping one unit of an NVIDIA GPU busy for about ``seconds``; return the event."""
         kernel = self.kernel(self.build("memory/wait.cl", ()), "wait", (1,))
         with errors():
             kernel.set_args(np.int32(seconds * self.facts.clock_mhz * 1e6 / _CYCLES), self._waited)
@@ -192,7 +186,7 @@ class Runtime:
 
     @cached_property
     def silent(self) -> Any:
-        """OpenCL's function to enqueue a kernel without an event, whose two time stamps take an H100 3 us."""
+        """OpenCL's function to enqueue a kernel without an event, whose time stamps cost 3 us on an H100."""
         return c_function("clEnqueueNDRangeKernel") if self.facts.family == "gpu-nvidia" else None
 
     def enqueue_silently(self, kernel: Any, items: tuple[int, ...], group: tuple[int, ...]) -> None:
@@ -208,13 +202,13 @@ class Runtime:
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
 
     def fill(self, buffer: Any, pattern: Any, nbytes: int) -> None:
-        """Enqueue filling a buffer with a pattern, in parts. NVIDIA's driver hangs at 2^31 words."""
+        """Enqueue filling a buffer, in parts: NVIDIA's driver hangs at 2^31 words."""
         for start in range(0, nbytes, _FILLED_AT_ONCE):
             length = min(_FILLED_AT_ONCE, nbytes - start)
             cl.enqueue_fill_buffer(self.queue, buffer, pattern, start, length)
 
     def room(self, nbytes: int) -> Any:
-        """A buffer for temporaries. On a CPU one of 4 MiB or more asks for huge pages, as numpy does."""
+        """A buffer for temporaries. On a CPU one of 4 MiB or more asks for huge pages."""
         buffer = self.buffer(nbytes)
         if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
             flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
@@ -242,7 +236,7 @@ class Runtime:
         return np.asarray(view)
 
     def image(self, width: int, height: int, dtype: np.dtype[Any], flags: int = 0) -> Any:
-        """An RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``. 0: read and write."""
+        """An RGBA image of ``width`` x ``height`` pixels, half or float; flags 0 mean read and write."""
         kind = cl.channel_type.HALF_FLOAT if dtype.itemsize == 2 else cl.channel_type.FLOAT
         form = cl.ImageFormat(cl.channel_order.RGBA, kind)
         flags = flags or cl.mem_flags.READ_WRITE
@@ -263,7 +257,7 @@ def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, int
 
 
 def build_failure(file: str, message: str) -> str:
-    """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
+    """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors first."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     # A driver repeats the line of an #error below its text.
     telling = [line for line in lines if "error" in line.lower() and "#error" not in line] or lines
@@ -277,8 +271,8 @@ def build_failure(file: str, message: str) -> str:
 def errors() -> Iterator[None]:
     """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with status ``failed``.
 
-    If memory is lacking or the context is unusable, `restart` asks for a new process. Other exceptions pass.
-    A launch that needs too many resources is ``unsupported``.
+    A launch that needs too many resources is ``unsupported``. `restart` asks for a new process if memory is
+    lacking or the context unusable. Other exceptions pass.
     """
     try:
         yield
@@ -304,7 +298,7 @@ def errors() -> Iterator[None]:
 
 
 def _code(error: Any) -> str:
-    """The name of an error's code; `_UNNAMED` for one that OpenCL does not name, "" for pyopencl's own."""
+    """The name of an error's code; `_UNNAMED` for an unknown one, "" for pyopencl's own."""
     try:
         return str(cl.status_code.to_string(error.code))
     except ValueError:
@@ -321,14 +315,14 @@ MAPPED = ("mapped", *SVM)
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
-    """The memory mode; ``auto`` becomes mapped if the device shares the host's memory, else staged."""
+    """The memory mode; ``auto`` is mapped if the device shares the host's memory, else staged."""
     return mode if mode != "auto" else "mapped" if device.unified_memory else "staged"
 
 
 def ask_for_huge_pages(address: int, nbytes: int) -> None:
-    """Ask the system to back memory of 4 MiB or more with huge pages, as numpy does; elsewhere do nothing.
+    """Ask the system to back 4 MiB or more with huge pages, as numpy does.
 
-    With small pages hardware stops prefetching at every 4 KiB, so a comparison with numpy would be unfair.
+    With small pages hardware stops prefetching at every 4 KiB: a comparison with numpy would be unfair.
     """
     advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, _PAGE) * _PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
@@ -347,7 +341,7 @@ Shape = tuple[int, int]  # rows and columns
 class Operand:
     """One matrix that is in host memory between problems and in `buffer` during one.
 
-    An image is RGBA with a row of the matrix in each row of pixels; the last pixel is padded with zeros.
+    An image is RGBA with a row of the matrix in each row of pixels; the last pixel is zero-padded.
     """
 
     behind = 0  # bytes of the buffer behind the matrix, where no kernel may write
@@ -362,7 +356,7 @@ class Operand:
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
     def _allocated(self, runtime: Runtime, behind: int, flags: int = 0) -> Any:
-        """Its image; or its buffer, with up to `behind` more bytes as far as the device allows."""
+        """Its image or buffer, with up to `behind` more bytes."""
         if self._image:
             return runtime.image(*self._pixels, self._dtype, flags)
         nbytes = math.prod(self._held) * self._dtype.itemsize
@@ -370,7 +364,7 @@ class Operand:
         return runtime.buffer(nbytes + self.behind, flags)
 
     def fill(self, values: HostArray) -> None:
-        """Take the memory back and put values into it (not timed). An image's padding becomes zeros."""
+        """Take the memory back and put values into it (not timed)."""
         self.reclaim(self._queue)
         if self._image:
             rows, columns = self._shape
@@ -380,25 +374,25 @@ class Operand:
             self._host[...] = values.reshape(-1)
 
     def to_device(self, queue: Any) -> Any:
-        """Enqueue the values' transfer to the device. Returns its event; None if there is nothing to do."""
+        """Enqueue the values' transfer. Returns its event; None if there is nothing to do."""
         raise NotImplementedError
 
     def hand_over(self, queue: Any) -> Any:
-        """Give the memory to the device without copying the values. Returns the event if there is one."""
+        """Give the memory to the device without copying. Returns the event, if any."""
 
     def keep_on_device(self, queue: Any) -> None:
-        """Make the device's values current, copying only if the host's changed (not timed)."""
+        """Make the device's values current, if the host's changed (not timed)."""
         raise NotImplementedError
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Bring the device's values to the host and wait. With `discard` they may be lost on the way."""
+        """Bring the device's values to the host and wait. `discard` may lose them on the way."""
         raise NotImplementedError
 
     def reclaim(self, queue: Any) -> None:
-        """Return the memory to the host without copying the values (not timed)."""
+        """Return the memory to the host without copying (not timed)."""
 
     def read(self) -> HostArray:
-        """A view of the values in host memory, flat, an image's by rows; until the device gets the memory."""
+        """A flat view of the values in host memory, until the device gets the memory."""
         self.reclaim(self._queue)
         return np.asarray(self._host[: self._shape[0], : self._shape[1]] if self._image else self._host)
 
@@ -409,7 +403,7 @@ class Mapped(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
     ) -> None:
-        """Allocate the memory, for the device at first, with up to `behind` more bytes after a buffer."""
+        """Allocate the memory, for the device at first."""
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self.buffer = self._allocated(runtime, behind, flags)
@@ -425,10 +419,7 @@ class Mapped(Operand):
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Map the buffer or image for the host and wait, unless it is mapped. `discard` may lose contents.
-
-        An image is mapped again if the driver's rows are padded. A buffer's first map asks for huge pages.
-        """
+        """Map the buffer or image for the host and wait. An image is mapped again if its rows are padded."""
         flags = _map_flags(discard)
         if self._host is None and not math.prod(self._held):
             queue.finish()
@@ -461,7 +452,7 @@ class Copied(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int, pinned: bool
     ) -> None:
-        """Allocate a buffer, with `behind` bytes for guards, and page-locked or pageable host memory."""
+        """Allocate a buffer, with `behind` bytes for guards, and host memory."""
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
@@ -537,7 +528,7 @@ class SharedMemory(Operand):
 
 
 def _lacks_svm(device: Any, fine: bool) -> str:
-    """Why a device lacks shared virtual memory or, with `fine`, the fine-grained kind; "" if it has it."""
+    """Why a device lacks shared virtual memory (with `fine`, fine-grained); or ""."""
     kinds = cl.device_svm_capabilities
     try:
         has = device.svm_capabilities
@@ -555,8 +546,8 @@ def operand(
 ) -> Operand:
     """Memory for a matrix, as a buffer or an image. `mode` is ``mapped``, ``svm``, ``svm-fine`` or a copy.
 
-    Copies are ``staged`` through page-locked host memory, or else pageable. `behind` asks for bytes behind a
-    buffer for guards; `Operand.behind` is how many there are. Raises `NotMeasuredError` if it cannot be had.
+    Copies are ``staged`` through page-locked host memory, or else pageable. `behind` asks for bytes for
+    guards; `Operand.behind` is how many there are. Raises `NotMeasuredError` if it cannot be had.
     """
     with errors():
         if mode == "mapped":
@@ -579,8 +570,8 @@ def resources_of(
 ) -> tuple[Resources, ...]:  # fmt: skip
     """Registers, memory and work-group of each kernel that a problem needs, in launch order.
 
-    Kernels that run only once, not for each problem, are omitted. `programs` is by file. `fixed` is as for
-    `Runtime.fitted`. Raises `NotMeasuredError` if a kernel cannot be created.
+    Kernels that run only once are omitted. `programs` is by file. `fixed` is as for `Runtime.fitted`. Raises
+    `NotMeasuredError` if a kernel cannot be created.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
@@ -591,7 +582,6 @@ def resources_of(
 
 
 def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
-    """A pass's kernel: memory and work-group, and registers if NVIDIA's build log has them. See `fitted`."""
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
@@ -617,7 +607,7 @@ def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram
 
 
 def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
-    """Registers and spilled bytes of a kernel from the log of NVIDIA's compiler; None if it does not say."""
+    """Registers and spilled bytes of a kernel from NVIDIA's log; None if it does not say."""
     for part in log.split("Compiling entry function '")[1:]:
         if part.startswith(f"{kernel}'"):
             used = re.search(r"Used (\d+) registers", part)
@@ -638,7 +628,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text aimed at a target such as ``sm_90a``, with the instructions marked ``//@TARGET`` enabled.
+    """PTX text for a target such as ``sm_90a``, with the instructions marked ``//@TARGET`` enabled.
 
     Raises `NotMeasuredError` if the text is for another architecture, or is no PTX.
     """
@@ -654,8 +644,8 @@ def released(text: str, target: str) -> str:
 def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
     """A program built again from its own PTX for a target, with the target's marked instructions.
 
-    `file` is for messages. The seconds are those of both builds. Raises `NotMeasuredError` if the driver's
-    binary is no PTX for the target, or does not assemble.
+    `file` is for messages. The seconds are of both builds. Raises `NotMeasuredError` if the driver's binary
+    is no PTX for the target, or does not assemble.
     """
     begin = time.perf_counter()
     with errors():
