@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, described, few, gpu, nv_thin, nvidia, own
+from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -71,19 +72,18 @@ _LIBRARIES = (
     ),
 )
 
-_DESCRIBED = described.read_variants()
 VARIANTS: tuple[Variant, ...] = (
-    *(variant for variant in _DESCRIBED.values() if variant.family != OURS),
+    *(variant for variant in KERNELS.values() if variant.family != OURS),
     cpu.CPU_PACKED,
     cpu.CPU_AMX,
     cpu.CPU_VNNI,
-    _DESCRIBED["gpu-tile"],
+    KERNELS["gpu-tile"],
     gpu.NV_ASYNC,
     *few.VARIANTS,
     *nvidia.VARIANTS,
     nv_thin.NV_THIN,
-    _DESCRIBED["intel-block"],
-    _DESCRIBED["naive-fp8"],
+    KERNELS["intel-block"],
+    KERNELS["naive-fp8"],
     *_LIBRARIES,
 )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.variant import (
     OURS,
     Compilation,
@@ -25,7 +26,7 @@ from gemmbench.ladder.variant import (
     unsupported_type,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import AMX, DTYPES, PLAIN_DTYPES, VNNI
+from gemmbench.model.dtypes import AMX, DTYPES, VNNI
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
@@ -260,11 +261,9 @@ def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, whe
     return Pass(role, _FILE, kernel, arguments, items, lambda _: (1, 1), when)  # a core to each work-item
 
 
-CPU_PACKED = Variant(
-    name="cpu-packed",
-    family=OURS,
-    idea="packed panels and vector registers (CPU)",
-    source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
+_CPU_PACKED = KERNELS["cpu-packed"]
+CPU_PACKED = replace(
+    _CPU_PACKED,
     launches=Launches(
         passes=(
             _pass(
@@ -329,25 +328,8 @@ CPU_PACKED = Variant(
         edge=lambda p: max(p["MR"], _width(p)),
         tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
     ),
-    parameters=Parameters(
-        {
-            "MR": Parameter("rows of a micro-tile", (4, 6, 8, 12, 14)),
-            "NV": Parameter("vectors across a micro-tile", (1, 2, 3, 4)),
-            "WIDTH": Parameter("elements of a vector: what a register of the CPU holds", (2, 4, 8, 16)),
-            "UNROLL": Parameter("steps along k in a turn of the innermost loop", (1, 2, 4)),
-            "DEPTH": Parameter(
-                "steps along k of a panel of B that stays in the second cache", (256, 512, 1024)
-            ),
-            "PACKA": Parameter("1: A in panels; 0: as it is", (0, 1), True, 0),
-            "PACKB": Parameter(
-                "whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0
-            ),
-            "KC": Parameter("steps along k before the sums go to C", (16, 256, 512, 1024), launch=True),
-            "TILES": Parameter("micro-tiles down a work-item's block", (1, 8, 16, 32), launch=True),
-            "PANELS": Parameter("panels across a work-item's block", (1, 4, 11, 22), launch=True),
-            "SLICES": Parameter("parts of k that are summed side by side, and added", (1, 2, 4), launch=True),
-        },
-        presets={"default": {"MR": 6, "NV": 4, "WIDTH": 16, "UNROLL": 4, "DEPTH": 512}},
+    parameters=replace(
+        _CPU_PACKED.parameters,
         derive=blocking,
         constraints=(
             Constraint(
@@ -361,8 +343,8 @@ CPU_PACKED = Variant(
         ),
         choose=_blocks,
     ),
-    needs=Needs(
-        dtypes=(*PLAIN_DTYPES, *_WIDENED),
+    needs=replace(
+        _CPU_PACKED.needs,
         device_type="cpu",
         lacks=_lacks_type,
         local_elements=lambda p: p["DEPTH"] * _width(p),

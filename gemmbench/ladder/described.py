@@ -23,6 +23,7 @@ from gemmbench.ladder.variant import (
     Formula,
     Named,
     Needs,
+    Parameter,
     Parameters,
     Pass,
     Role,
@@ -83,6 +84,10 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
 _CHOOSERS: Mapping[str, Chooser] = {"": lambda *_: {}, "article_shape": _article_shape}
 
 
+class _Parameter(own.ParameterTable):
+    least: int | None = None
+
+
 class _Launch(msgspec.Struct, forbid_unknown_fields=True):
     """One launch; what it leaves out is the description's own."""
 
@@ -103,7 +108,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     family: str
     idea: str
     source: str
-    work_group: tuple[Text, ...]
+    work_group: tuple[Text, ...] = ()  # without one, a module of Python launches it
     tile: tuple[Text, ...] = ()  # of C: rows and columns
     work_items: tuple[Text, ...] = ()
     any_group: bool = False  # the kernel does not depend on the group
@@ -119,7 +124,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     extents: dict[str, Text] = {}  # lengths for arguments and formulas
     temporaries: dict[str, Text] = {}  # buffers: elements
     images: dict[str, parts.Image] = {}
-    parameters: dict[str, own.ParameterTable] = {}
+    parameters: dict[str, _Parameter] = {}
     presets: dict[str, dict[str, int]] = {}  # "phone": small enough for their GPUs, see `_PHONES`
     named: dict[str, Named] = {}
     constraints: tuple[tuple[str, ...], ...] = ()  # rules, and the sentence if one of them is broken
@@ -133,7 +138,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     not_on: dict[str, str] = {}  # by driver, why not, though it lists the first extension
 
 
-def read_variants() -> dict[str, Variant]:
+def _read_variants() -> dict[str, Variant]:
     """The described kernels by name, in the order of the ladder. Raises `ValueError` if a file is wrong."""
     variants: list[Variant] = []
     for path in sorted((kernel_files.folder() / "gemm").glob("*.cl")):
@@ -165,7 +170,7 @@ def _each(described: Description) -> Iterator[Description]:
 
 def _variant(file: str, described: Description) -> Variant:
     known = (*_LENGTHS, *described.parameters, *described.extents)
-    turned = [_TURNED[name] for name in described.transposed]
+    turned = (_TURNED[name] for name in described.transposed)
     areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
     edge = described.edge or ("max({}, {})".format(*described.tile) if described.tile else 16)
     variant = Variant(
@@ -174,10 +179,7 @@ def _variant(file: str, described: Description) -> Variant:
         idea=described.idea,
         source=described.source,
         launches=parts.Launches(
-            passes=(
-                *(parts.transpose(*each) for each in turned),
-                *(_pass(file, described, each, known) for each in described.launches or (_Launch(),)),
-            ),
+            passes=_passes(file, described, known),
             extents=_formulas(described.extents, known),
             temporaries=_formulas(areas | described.temporaries, known),
             images=described.images,
@@ -194,6 +196,15 @@ def _variant(file: str, described: Description) -> Variant:
 
 def _formulas(texts: Mapping[str, Text], names: Collection[str]) -> dict[str, Formula]:
     return {name: formula(text, names) for name, text in texts.items()}
+
+
+def _passes(file: str, described: Description, names: Collection[str]) -> tuple[Pass, ...]:
+    if not described.work_group:
+        return ()
+    return (
+        *(parts.transpose(*_TURNED[name]) for name in described.transposed),
+        *(_pass(file, described, each, names) for each in described.launches or (_Launch(),)),
+    )
 
 
 def _pass(file: str, described: Description, launch: _Launch, names: Collection[str]) -> Pass:
@@ -261,16 +272,17 @@ def _of_fp8(variant: Variant) -> Variant:
 
 def _parameters(described: Description) -> Parameters:
     names = (*described.parameters, "itemsize")
+    is_chosen = described.choose or not described.work_group
     default = {
         name: each.values[0] if each.default is None else each.default
         for name, each in described.parameters.items()
-        if each.default is not None or not described.choose
+        if each.default is not None or not is_chosen
     }
     presets: dict[str, Values] = {"default": default} if default else {}
     for kind, values in described.presets.items():
         presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
     return Parameters(
-        {name: own.parameter(name, each) for name, each in described.parameters.items()},
+        {name: _parameter(name, each) for name, each in described.parameters.items()},
         presets=presets,
         named=described.named,
         constraints=tuple(_constraint(rules, sentence, names) for *rules, sentence in described.constraints),
@@ -278,6 +290,15 @@ def _parameters(described: Description) -> Parameters:
     )
 
 
+def _parameter(name: str, given: _Parameter) -> Parameter:
+    made = own.parameter(name, given)
+    return made if given.least is None else replace(made, least=given.least)
+
+
 def _constraint(rules: Sequence[str], sentence: str, names: Collection[str]) -> Constraint:
     tests = [own.holds(formula(rule, names, is_rule=True)) for rule in rules]
     return Constraint(lambda values: all(test(values) for test in tests), sentence)
+
+
+KERNELS: Mapping[str, Variant] = _read_variants()
+"""By name, in the order of files; those without passes get their launches from a module here."""

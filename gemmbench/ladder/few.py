@@ -6,24 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.variant import (
     ASYNC_COPIES,
-    COLUMNS,
-    OURS,
     PLAIN,
-    ROWS,
     Compilation,
     Constraint,
     Launches,
     Needs,
-    Parameter,
-    Parameters,
     Values,
-    Variant,
-    multiple,
     multiply,
     round_up,
-    switch,
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
@@ -158,11 +151,9 @@ _MULTIPLY_SMALL = multiply(
     lambda v: (_small_items(v), 1),
 )
 
-SMALL = Variant(
-    name="small",
-    family=OURS,
-    idea="small products: k split in a work-group",
-    source="gemmbench",
+_SMALL = KERNELS["small"]
+SMALL = replace(
+    _SMALL,
     launches=Launches(
         passes=(
             replace(_MULTIPLY_SMALL, when=_whole),
@@ -171,34 +162,10 @@ SMALL = Variant(
         batches=True,
         edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
     ),
-    parameters=Parameters(
-        {
-            "BM": Parameter("rows of C in a work-group's tile", (16, 32, 64, 128)),
-            "BN": Parameter("columns of C in a work-group's tile", (16, 32, 64)),
-            "BK": Parameter("steps along k of a slice that are in local memory", (8, 16, 32)),
-            "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
-            "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
-            "SPLIT": Parameter("slices of k, each multiplied by different work-items", (1, 2, 4, 8)),
-            "WIDTH": Parameter("elements of a vector", (2, 4)),
-            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
-            "STAGES": Parameter(
-                "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
-            ),
-            "ASYNC": switch("1: tiles are copied by cp.async, which NVIDIA has; 0: by registers"),
-            "DIRECT": switch("1: no tiles, operands go straight to registers"),
-        },
-        presets={
-            "default": {"WIDTH": 4, "PAD": 4},
-            "default:double": {"WIDTH": 2, "PAD": 2},
-            "cpu": {**_form(32, 32, 8, 4, 4, 2, 1, 0), "ASYNC": 0},
-        },
+    parameters=replace(
+        _SMALL.parameters,
         constraints=(
-            ROWS,
-            COLUMNS,
-            multiple("TN", "WIDTH", ", so that columns are whole vectors"),
-            multiple("BN", "WIDTH", ", so that rows are whole vectors"),
-            multiple("BK", "WIDTH", ", so that a slice is whole vectors"),
-            multiple("PAD", "WIDTH", ", so that rows stay aligned"),
+            *_SMALL.parameters.constraints,
             Constraint(
                 lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
                 "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
@@ -365,11 +332,9 @@ def thin_whole(v: Values) -> bool:
     return ld % v["WIDTH"] == 0 and (not along_k(v) or v["k"] % v["WIDTH"] == 0)
 
 
-THIN = Variant(
-    name="thin",
-    family=OURS,
-    idea="for few rows or columns of C",
-    source="gemmbench",
+_FEW = KERNELS["thin"]
+THIN = replace(
+    _FEW,
     launches=Launches(
         passes=(
             replace(
@@ -407,31 +372,8 @@ THIN = Variant(
         tile=_thin_tile,
         either=("A", "B"),
     ),
-    parameters=Parameters(
-        {
-            "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
-            "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
-            "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
-            "WIDE": Parameter("such vectors of a row of the large operand that it reads at once", (1, 2, 4)),
-            "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
-            "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
-            "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
-            "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
-            "AHEAD": switch("1: vectors of the large operand that are needed next are on their way"),
-            "MANY": Parameter(
-                "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
-                (0, _MANY),
-                least=0,
-            ),
-            "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
-            "PARTS": Parameter("parts of k, each multiplied by a different group", (1, 2, 4, 8), launch=True),
-        },
-        presets={
-            "default": {"WIDTH": 4},
-            "default:double": {"WIDTH": 2},
-            "default:half": {"WIDTH": 8},
-            "cpu": {"WIDE": 1, "LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
-        },
+    parameters=replace(
+        _FEW.parameters,
         constraints=(
             Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
             Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),

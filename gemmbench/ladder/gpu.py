@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.variant import (
     ASYNC_COPIES,
     COLUMNS,
-    OURS,
     ROWS,
     Compilation,
     Constraint,
     Launches,
-    Needs,
-    Parameter,
-    Parameters,
     Pass,
     Values,
     Variant,
@@ -24,7 +21,6 @@ from gemmbench.ladder.variant import (
     round_up,
     tile_edge,
     tile_members,
-    tile_parameters,
     transpose_tall,
 )
 from gemmbench.model.device import DeviceFacts
@@ -325,11 +321,9 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     )
 
 
-NV_ASYNC = Variant(
-    name="nv-async",
-    family=OURS,
-    idea="asynchronous copies (cp.async)",
-    source="gemmbench",
+_NV_ASYNC = KERNELS["nv-async"]
+NV_ASYNC = replace(
+    _NV_ASYNC,
     launches=Launches(
         batches=True,
         passes=(
@@ -349,22 +343,8 @@ NV_ASYNC = Variant(
         either=("A", "B"),
         edge=tile_edge,
     ),
-    parameters=Parameters(
-        {
-            **tile_parameters((64, 128, 256), (4, 8, 16)),
-            "WIDTH": Parameter("elements of a copy, which is 16 bytes", (2, 4)),
-            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4), least=0),
-            "STAGES": Parameter("pairs of tiles in local memory", (2, 3, 4), least=2),
-            "LX": Parameter("lanes of a warp across the tile", (4, 8, 16)),
-            "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
-            "REGISTERS": Parameter(
-                "that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0
-            ),
-        },
-        presets={
-            "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
-            "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "PAD": 4, "STAGES": 2, "LX": 8},
-        },
+    parameters=replace(
+        _NV_ASYNC.parameters,
         constraints=(
             Constraint(
                 lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
@@ -376,11 +356,11 @@ NV_ASYNC = Variant(
         choose=_form,
         searched=tuple(_LAST),
     ),
-    needs=Needs(
+    needs=replace(
+        _NV_ASYNC.needs,
         lacks=lambda device, _: "" if device.compute_capability >= ASYNC_COPIES else _NO_COPIES,
         local_elements=lambda p: max(map(_copied, _forms(p).values())),
         local_limit=ceilings.group_local_bytes,
-        dtypes=("float", "double"),  # devices that can have both
     ),
     compilation=Compilation(of_parameters=_flags_by_elements),
     specialize=_with_edge,

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.few import along_k, thin_whole
 from gemmbench.ladder.nvidia import NV_MMA
-from gemmbench.ladder.variant import (
-    OURS,
-    PLAIN,
-    Launches,
-    Needs,
-    Parameter,
-    Parameters,
-    Values,
-    Variant,
-    multiply,
-    switch,
-)
+from gemmbench.ladder.variant import PLAIN, Launches, Values, multiply
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
@@ -28,7 +18,6 @@ _WARP = 32
 _MOST_CACHED = 40 << 20  # bytes of the large operand that an H100's second-level cache of 50 MiB can hold
 _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
 _VECTOR = {"WIDTH": 8}  # elements of a load
-_DTYPES = ("half", "bfloat16")
 
 
 def _tiles(v: Values) -> tuple[int, int]:
@@ -66,11 +55,9 @@ _MULTIPLY = multiply(
     "25_nv_thin.cl", "nv_thin", _items, lambda v: (_WARP * v["WARPS"], 1), (*PLAIN, "P", "PARTS", "COUNTS")
 )
 
-NV_THIN = Variant(
-    name="nv-thin",
-    family=OURS,
-    idea="few rows or columns, via mma.sync",
-    source="gemmbench; the instruction as NVIDIA's PTX ISA describes it",
+_NV_THIN = KERNELS["nv-thin"]
+NV_THIN = replace(
+    _NV_THIN,
     launches=Launches(
         passes=(
             replace(
@@ -96,22 +83,12 @@ NV_THIN = Variant(
         tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
         either=("A", "B"),
     ),
-    parameters=Parameters(
-        {
-            "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
-            "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
-            "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
-            "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
-            "KEEP": switch("1: caches keep the large operand for the next launch"),
-            "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
-        },
-        choose=_plan,
-    ),
-    needs=Needs(
+    parameters=replace(_NV_THIN.parameters, choose=_plan),
+    needs=replace(
+        _NV_THIN.needs,
         lacks=MMA.lacks,
         local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4),
-        dtypes=_DTYPES,
-        matrix_units=_DTYPES,
+        matrix_units=_NV_THIN.needs.dtypes,
         sums={"half": "float"},
         unfit=lambda g: "" if min(g.m, g.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less",
     ),

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gemmbench.ladder.described import KERNELS
 from gemmbench.ladder.variant import (
-    OURS,
     Compilation,
     Constraint,
     Formula,
     Launches,
-    Needs,
-    Parameter,
-    Parameters,
     Pass,
     Values,
     Variant,
     multiply,
     round_up,
-    switch,
     transpose_bytes,
     transpose_padded,
 )
@@ -40,8 +36,6 @@ _STORED: Mapping[str, str] = {
     "char": "uchar",
 }
 """What the passes around a multiplication, which only move elements, take them for."""
-
-_NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
@@ -157,11 +151,9 @@ def _multiply(a: str, b: str) -> Pass:
     return replace(step, when=lambda v: (_a(v), _b(v)) == (a, b))
 
 
-NV_MMA = Variant(
-    name="nv-mma",
-    family=OURS,
-    idea="tensor cores via mma.sync",
-    source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
+_MMA_KERNEL, _WGMMA_KERNEL = KERNELS["nv-mma"], KERNELS["nv-wgmma"]
+NV_MMA = replace(
+    _MMA_KERNEL,
     launches=Launches(
         batches=True,
         passes=(
@@ -178,25 +170,8 @@ NV_MMA = Variant(
         },
         edge=lambda p: max(p["BM"], _sides(p)["BN"]),
     ),
-    parameters=Parameters(
-        {
-            "BM": Parameter("rows of C in a work-group's tile", (64, 128, 192, 256)),
-            "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
-            "ROW": Parameter("bytes of a row of A's tile: the depth of both tiles", (32, 64, 128)),
-            "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
-            "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
-            "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
-            "AHEAD": switch("whether a step's registers load while the one before multiplies"),
-            "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
-        },
-        presets={
-            "default": {"BM": 128, "ROW": 64, "WN": 64, "STAGES": 3, "AHEAD": 1, "BAND": 8},
-            "gpu-nvidia": {"STAGES": 4},
-            **{f"default:{dtype}": {"BN": 128, "WM": 64} for dtype in _NARROW},
-            **{f"gpu-nvidia:{dtype}": {"BN": 256} for dtype in _NARROW},  # 96 KiB of local memory
-            "default:double": {"BM": 64, "ROW": 128, "WN": 32},
-            "gpu-nvidia:double": {"BM": 128},
-        },
+    parameters=replace(
+        _MMA_KERNEL.parameters,
         constraints=(
             _of_sides(
                 lambda p: p["WM"] % 32 == 0,
@@ -226,12 +201,12 @@ NV_MMA = Variant(
         ),
         choose=_double_shape,
     ),
-    needs=Needs(
+    needs=replace(
+        _MMA_KERNEL.needs,
         lacks=MMA.lacks,
         local_elements=lambda p: p["STAGES"] * (p["BM"] + _sides(p)["BN"]) * p["ROW"] // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
-        dtypes=tuple(_STORED),
-        matrix_units=tuple(_STORED),
+        matrix_units=_MMA_KERNEL.needs.dtypes,
         sums={"half": "float"},
     ),
     specialize=_as_stored,
@@ -239,7 +214,6 @@ NV_MMA = Variant(
 )
 
 
-_WGMMA_TYPES = ("half", "bfloat16", "tf32", "char", *FP8_DTYPES)
 _ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are
 _MAPPED = 3  # matrices whose maps the copy engine reads
 _MAPS = _MAPPED * 128  # bytes of those
@@ -361,11 +335,8 @@ def _items_of(v: Values) -> int:
     return (_workers(v) + 1) * 4 * _WARP
 
 
-NV_WGMMA = Variant(
-    name="nv-wgmma",
-    family=OURS,
-    idea="tensor cores via wgmma (Hopper)",
-    source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
+NV_WGMMA = replace(
+    _WGMMA_KERNEL,
     launches=Launches(
         batches=True,
         passes=(
@@ -388,16 +359,8 @@ NV_WGMMA = Variant(
         },
         edge=lambda p: max(p.get("BM", 256), p.get("BN", 256)),
     ),
-    parameters=Parameters(
-        {
-            "BM": Parameter("rows of C in a work-group's tile", (64, 128, 256)),
-            "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
-            "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
-            "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
-            "PARTS": Parameter("parts of k, each multiplied by a different work-group", (1, 2, 4)),
-            "GROUPS": Parameter("work-groups that share the tiles", (132,), launch=True),
-        },
-        presets={"default": {"BAND": 16}},
+    parameters=replace(
+        _WGMMA_KERNEL.parameters,
         constraints=(
             Constraint(
                 lambda p: any(_is_given(tile, p) for tile in _COST),
@@ -414,12 +377,12 @@ NV_WGMMA = Variant(
         ),
         choose=_shape,
     ),
-    needs=Needs(
+    needs=replace(
+        _WGMMA_KERNEL.needs,
         lacks=lambda device, dtype: WGMMA.lacks(device, DTYPES[dtype].instruction),
         local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
-        dtypes=_WGMMA_TYPES,
-        matrix_units=_WGMMA_TYPES,
+        matrix_units=_WGMMA_KERNEL.needs.dtypes,
         sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
     ),
     specialize=_as_stored,

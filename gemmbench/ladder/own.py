@@ -507,11 +507,13 @@ def _area(rows: str, columns: str) -> Formula:
 
 
 def holds(rule: Formula) -> Callable[[Values], bool]:
-    """A function that returns whether a rule is true; false if it divides by zero or overflows."""
+    """A function that returns whether a rule is true, or not known yet; false if it divides by zero."""
 
     def is_met(values: Values) -> bool:
         try:
             return bool(rule(values))
+        except NameError:  # of a parameter that a problem has yet to choose
+            return True
         except ParameterError:  # it divides by zero
             return False
 

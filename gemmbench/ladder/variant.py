@@ -56,11 +56,6 @@ class Parameter:
     least: int = 1
 
 
-def switch(idea: str, launch: bool = False) -> Parameter:
-    """A parameter that is 0 or 1."""
-    return Parameter(idea, (0, 1), launch, least=0)
-
-
 @dataclass(frozen=True)
 class Constraint:
     """A rule for parameters, and the sentence for a user who broke it."""
@@ -566,22 +561,6 @@ def pad(
     )
 
 
-def tile_parameters(
-    widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
-) -> dict[str, Parameter]:
-    """BM, BN (a work-group's tile of C), BK (its depth), TM and TN (a work-item's micro-tile).
-
-    `widths` are the values to try for BM and BN, `micro` those for TM and TN.
-    """
-    return {
-        "BM": Parameter("rows of C in a work-group's tile", widths),
-        "BN": Parameter("columns of C in a work-group's tile", widths),
-        "BK": Parameter("depth of the tiles of A and B", (8, 16, 32)),
-        "TM": Parameter("rows of C in a work-item's micro-tile", micro),
-        "TN": Parameter("columns of C in a work-item's micro-tile", micro),
-    }
-
-
 def multiple(name: str, of: str, why: str = "") -> Constraint:
     """A constraint: one parameter is a multiple of another, if both are known. `why` ends its sentence."""
     return Constraint(lambda p: p.get(name, 0) % p.get(of, 1) == 0, f"{name} must be a multiple of {of}{why}")
@@ -591,14 +570,9 @@ ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
 COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
 
 
-def tile_group(v: Values) -> tuple[int, int]:
-    """A work-group for each BM x BN tile."""
-    return v["BN"] // v["TN"], v["BM"] // v["TM"]
-
-
 def tile_members(v: Values) -> int:
     """Work-items of a group that makes a BM x BN tile."""
-    return math.prod(tile_group(v))
+    return v["BM"] // v["TM"] * (v["BN"] // v["TN"])
 
 
 def tile_edge(v: Values) -> int:

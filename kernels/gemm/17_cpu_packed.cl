@@ -1,3 +1,23 @@
+/* gemmbench
+name   = "cpu-packed"
+family = "ours"
+idea   = "packed panels and vector registers (CPU)"
+source = "gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)"
+types  = ["float", "double", "half", "bfloat16", "char"]
+
+[parameters]
+MR     = { values = [4, 6, 8, 12, 14], default = 6, idea = "rows of a micro-tile" }
+NV     = { values = [1, 2, 3, 4], default = 4, idea = "vectors across a micro-tile" }
+WIDTH  = { values = [2, 4, 8, 16], default = 16, idea = "elements of a vector: what a register of the CPU holds" }
+UNROLL = { values = [1, 2, 4], default = 4, idea = "steps along k in a turn of the innermost loop" }
+DEPTH  = { values = [256, 512, 1024], default = 512, idea = "steps along k of a panel of B that stays in the second cache" }
+PACKA  = { values = [0, 1], launch = true, idea = "1: A in panels; 0: as it is" }
+PACKB  = { values = [0, 1, 2], launch = true, idea = "whole panels of B: 0 as they are, 1 packed before, 2 by each block" }
+KC     = { values = [16, 256, 512, 1024], launch = true, idea = "steps along k before the sums go to C" }
+TILES  = { values = [1, 8, 16, 32], launch = true, idea = "micro-tiles down a work-item's block" }
+PANELS = { values = [1, 4, 11, 22], launch = true, idea = "panels across a work-item's block" }
+SLICES = { values = [1, 2, 4], launch = true, idea = "parts of k that are summed side by side, and added" }
+*/
 /* cpu-packed: the micro-kernel of a CPU's BLAS, one work-item per block of C,
  * sums in vector registers.
  *

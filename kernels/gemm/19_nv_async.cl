@@ -1,3 +1,26 @@
+/* gemmbench
+name   = "nv-async"
+family = "ours"
+idea   = "asynchronous copies (cp.async)"
+source = "gemmbench"
+types  = ["float", "double"]
+
+[parameters]
+BM        = { values = [64, 128, 256], idea = "rows of C in a work-group's tile" }
+BN        = { values = [64, 128, 256], idea = "columns of C in a work-group's tile" }
+BK        = { values = [8, 16, 32], idea = "depth of the tiles of A and B" }
+TM        = { values = [4, 8, 16], idea = "rows of C in a work-item's micro-tile" }
+TN        = { values = [4, 8, 16], idea = "columns of C in a work-item's micro-tile" }
+WIDTH     = { values = [2, 4], default = 4, idea = "elements of a copy, which is 16 bytes" }
+PAD       = { values = [0, 4], idea = "elements that rows of A's tile are longer than it" }
+STAGES    = { values = [2, 3, 4], least = 2, idea = "pairs of tiles in local memory" }
+LX        = { values = [4, 8, 16], idea = "lanes of a warp across the tile" }
+BAND      = { values = [1, 4, 8, 16], default = 16, idea = "tile rows that groups walk down before the next column" }
+REGISTERS = { values = [0, 128, 168], default = 0, idea = "that a work-item may take; 0: as many as it likes" }
+
+[presets]
+"default:double" = { BM = 64, BN = 64, BK = 16, TM = 8, TN = 8, PAD = 4, STAGES = 2, LX = 8, WIDTH = 2 }
+*/
 /* nv-async: tiles on two levels, copied by the hardware: from global to local
  * memory without a register between.
  *

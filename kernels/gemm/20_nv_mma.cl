@@ -1,3 +1,33 @@
+/* gemmbench
+name   = "nv-mma"
+family = "ours"
+idea   = "tensor cores via mma.sync"
+source = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
+types  = ["half", "bfloat16", "tf32", "double", "char"]
+
+[parameters]
+BM     = { values = [64, 128, 192, 256], default = 128, idea = "rows of C in a work-group's tile" }
+BN     = { values = [64, 128, 192, 256], idea = "columns of C in a work-group's tile" }
+ROW    = { values = [32, 64, 128], default = 64, idea = "bytes of a row of A's tile: the depth of both tiles" }
+WM     = { values = [32, 64, 96, 128], idea = "rows of C that a warp makes" }
+WN     = { values = [32, 64, 96, 128], default = 64, idea = "columns of C that a warp makes" }
+STAGES = { values = [2, 3, 4, 6, 8], default = 3, least = 2, idea = "tiles of A and B in local memory" }
+AHEAD  = { values = [0, 1], default = 1, idea = "whether a step's registers load while the one before multiplies" }
+BAND   = { values = [4, 8, 16], default = 8, idea = "tile rows that groups walk down before the next column" }
+
+[presets]
+gpu-nvidia            = { STAGES = 4 }
+"default:half"        = { BN = 128, WM = 64 }
+"default:bfloat16"    = { BN = 128, WM = 64 }
+"default:tf32"        = { BN = 128, WM = 64 }
+"default:char"        = { BN = 128, WM = 64 }
+"gpu-nvidia:half"     = { BN = 256 }   # 96 KiB of local memory
+"gpu-nvidia:bfloat16" = { BN = 256 }
+"gpu-nvidia:tf32"     = { BN = 256 }
+"gpu-nvidia:char"     = { BN = 256 }
+"default:double"      = { BM = 64, ROW = 128, WN = 32 }
+"gpu-nvidia:double"   = { BM = 128 }
+*/
 /* nv-mma: NVIDIA's tensor cores by mma.sync, fed by asynchronous copies
  * through several tiles of local memory.
  *

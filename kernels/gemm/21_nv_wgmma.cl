@@ -1,3 +1,18 @@
+/* gemmbench
+name   = "nv-wgmma"
+family = "ours"
+idea   = "tensor cores via wgmma (Hopper)"
+source = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
+types  = ["half", "bfloat16", "tf32", "char", "e4m3", "e4m3-half", "e4m3-bfloat16", "e5m2", "e5m2-half", "e5m2-bfloat16"]
+
+[parameters]
+BM     = { values = [64, 128, 256], idea = "rows of C in a work-group's tile" }
+BN     = { values = [64, 128, 192, 256], idea = "columns of C in a work-group's tile" }
+STAGES = { values = [3, 4, 5, 6, 8], least = 2, idea = "tiles of A and B in local memory" }
+BAND   = { values = [4, 8, 16, 32], default = 16, idea = "tile rows that groups walk down before the next column" }
+PARTS  = { values = [1, 2, 4], idea = "parts of k, each multiplied by a different work-group" }
+GROUPS = { values = [132], launch = true, idea = "work-groups that share the tiles" }
+*/
 /* nv-wgmma: Hopper's tensor cores by wgmma, straight from local memory, which
  * the copy engine keeps full.
  *

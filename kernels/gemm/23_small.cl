@@ -1,3 +1,34 @@
+/* gemmbench
+name        = "small"
+family      = "ours"
+idea        = "small products: k split in a work-group"
+source      = "gemmbench"
+constraints = [
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, so that columns are whole vectors"],
+    ["BN % WIDTH == 0", "BN must be a multiple of WIDTH, so that rows are whole vectors"],
+    ["BK % WIDTH == 0", "BK must be a multiple of WIDTH, so that a slice is whole vectors"],
+    ["PAD % WIDTH == 0", "PAD must be a multiple of WIDTH, so that rows stay aligned"],
+]
+
+[parameters]
+BM     = { values = [16, 32, 64, 128], idea = "rows of C in a work-group's tile" }
+BN     = { values = [16, 32, 64], idea = "columns of C in a work-group's tile" }
+BK     = { values = [8, 16, 32], idea = "steps along k of a slice that are in local memory" }
+TM     = { values = [2, 4, 8], idea = "rows of C in a work-item's micro-tile" }
+TN     = { values = [4, 8], idea = "columns of C in a work-item's micro-tile" }
+SPLIT  = { values = [1, 2, 4, 8], idea = "slices of k, each multiplied by different work-items" }
+WIDTH  = { values = [2, 4], default = 4, idea = "elements of a vector" }
+PAD    = { values = [0, 2, 4], default = 4, idea = "elements that rows of A's tile are longer than it" }
+STAGES = { values = [1, 2, 3, 4], idea = "pairs of tiles in local memory: one is multiplied, the others load" }
+ASYNC  = { values = [0, 1], idea = "1: tiles are copied by cp.async, which NVIDIA has; 0: by registers" }
+DIRECT = { values = [0, 1], idea = "1: no tiles, operands go straight to registers" }
+
+[presets]
+"default:double" = { WIDTH = 2, PAD = 2 }
+cpu              = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4, SPLIT = 2, STAGES = 1, DIRECT = 0, ASYNC = 0 }
+*/
 /* small: for products that last microseconds: many small tiles, and within a
  * work-group k is cut into slices.
  *

@@ -1,3 +1,28 @@
+/* gemmbench
+name   = "thin"
+family = "ours"
+idea   = "for few rows or columns of C"
+source = "gemmbench"
+
+[parameters]
+COLUMNS = { values = [0, 1], idea = "1: columns of C are few, A is large; 0: rows are, B is" }
+THIN    = { values = [1, 2, 4, 8, 16], idea = "rows or columns of C whose sums a work-item keeps" }
+WIDTH   = { values = [2, 4, 8], default = 4, idea = "elements of a vector: 16 bytes" }
+WIDE    = { values = [1, 2, 4], idea = "such vectors of a row of the large operand that it reads at once" }
+LX      = { values = [8, 16, 32, 64], idea = "work-items of a group along rows of the large operand" }
+LY      = { values = [4, 8, 16, 32, 64, 128], idea = "and across them" }
+DEEP    = { values = [1, 2, 4, 8], idea = "rows of the large operand that a work-item reads at once" }
+KC      = { values = [128, 256, 512, 1024], idea = "steps along k of the small operand in local memory" }
+AHEAD   = { values = [0, 1], idea = "1: vectors of the large operand that are needed next are on their way" }
+MANY    = { values = [0, 64], idea = "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer" }
+ASYNC   = { values = [0, 1], idea = "1: it copies the small operand by cp.async, which NVIDIA has" }
+PARTS   = { values = [1, 2, 4, 8], launch = true, idea = "parts of k, each multiplied by a different group" }
+
+[presets]
+"default:double" = { WIDTH = 2 }
+"default:half"   = { WIDTH = 8 }
+cpu              = { WIDE = 1, LX = 8, LY = 8, DEEP = 2, KC = 128 }
+*/
 /* thin: for products with few rows or columns, down to a vector: read the
  * large operand once, as fast as memory gives.
  *

@@ -1,3 +1,18 @@
+/* gemmbench
+name   = "nv-thin"
+family = "ours"
+idea   = "few rows or columns, via mma.sync"
+source = "gemmbench; the instruction as NVIDIA's PTX ISA describes it"
+types  = ["half", "bfloat16"]
+
+[parameters]
+COLUMNS = { values = [0, 1], idea = "1: columns of C are few, A is large; 0: rows are, B is" }
+THIN    = { values = [8, 16], idea = "rows or columns of C in a tile" }
+WARPS   = { values = [4, 8, 16], idea = "warps of a group, which share k" }
+AHEAD   = { values = [1, 2, 4], idea = "steps along k that a warp loads before it multiplies" }
+KEEP    = { values = [0, 1], idea = "1: caches keep the large operand for the next launch" }
+PARTS   = { values = [1, 2, 4, 8], launch = true, idea = "parts of k, one for each group of a tile" }
+*/
 /* nv-thin: products with 1 to 16 rows or columns in 16 bits, by mma.sync: the
  * large operand is read once, straight into the registers of tensor cores.
  *
