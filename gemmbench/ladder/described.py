@@ -12,26 +12,9 @@ from typing import Literal
 import msgspec
 
 from gemmbench.ladder import own
-from gemmbench.ladder import variant as parts
+from gemmbench.ladder import variant as entry
 from gemmbench.ladder.own import Text, formula
-from gemmbench.ladder.variant import (
-    PIXEL,
-    PLAIN,
-    Chooser,
-    Compilation,
-    Constraint,
-    Formula,
-    Named,
-    Needs,
-    Parameter,
-    Parameters,
-    Pass,
-    Role,
-    Values,
-    Variant,
-    round_up,
-    unsupported_type,
-)
+from gemmbench.ladder.variant import PIXEL, Constraint, Needs, Parameters, Pass, Values, Variant, round_up
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
@@ -40,9 +23,9 @@ from gemmbench.model.units import ceil_div
 
 _LENGTHS = ("m", "n", "k", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b")
 _COPIES: Mapping[str, Callable[..., Pass]] = {
-    "pad": parts.pad,
-    "transpose": parts.transpose,
-    "transpose_padded": parts.transpose_padded,
+    "pad": entry.pad,
+    "transpose": entry.transpose,
+    "transpose_padded": entry.transpose_padded,
 }
 # Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
 # 12,288. From documents: never timed there.
@@ -81,7 +64,7 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     return {"WX": wide, "WY": tall}
 
 
-_CHOOSERS: Mapping[str, Chooser] = {"": lambda *_: {}, "article_shape": _article_shape}
+_CHOOSERS: Mapping[str, entry.Chooser] = {"": lambda *_: {}, "article_shape": _article_shape}
 
 
 class _Parameter(own.ParameterTable):
@@ -93,7 +76,7 @@ class _Launch(msgspec.Struct, forbid_unknown_fields=True):
 
     kernel: str = ""
     copy: Literal["", "pad", "transpose", "transpose_padded"] = ""  # a kernel that copies an operand, instead
-    role: Role = "multiply"
+    role: entry.Role = "multiply"
     arguments: tuple[str, ...] = ()
     work_group: tuple[Text, ...] = ()
     work_items: tuple[Text, ...] = ()
@@ -113,7 +96,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     work_items: tuple[Text, ...] = ()
     any_group: bool = False  # the kernel does not depend on the group
     kernel: str = ""
-    arguments: tuple[str, ...] = PLAIN
+    arguments: tuple[str, ...] = entry.PLAIN
     types: tuple[str, ...] = PLAIN_DTYPES
     before: str = ""  # the kernel that follows it in the ladder, if that is not the next file's
     each: str = ""  # a parameter: there is a kernel for each of its values, {...} in name and idea
@@ -123,10 +106,10 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     launches: tuple[_Launch, ...] = ()  # if they are several
     extents: dict[str, Text] = {}  # lengths for arguments and formulas
     temporaries: dict[str, Text] = {}  # buffers: elements
-    images: dict[str, parts.Image] = {}
+    images: dict[str, entry.Image] = {}
     parameters: dict[str, _Parameter] = {}
     presets: dict[str, dict[str, int]] = {}  # "phone": small enough for their GPUs, see `_PHONES`
-    named: dict[str, Named] = {}
+    named: dict[str, entry.Named] = {}
     constraints: tuple[tuple[str, ...], ...] = ()  # rules, and the sentence if one of them is broken
     choose: str = ""  # of `_CHOOSERS`: gives the parameters without a default
     edge: Text = ""  # the longest side of a tile, if it has no `tile`
@@ -178,7 +161,7 @@ def _variant(file: str, described: Description) -> Variant:
         family=described.family,
         idea=described.idea,
         source=described.source,
-        launches=parts.Launches(
+        launches=entry.Launches(
             passes=_passes(file, described, known),
             extents=_formulas(described.extents, known),
             temporaries=_formulas(areas | described.temporaries, known),
@@ -189,12 +172,12 @@ def _variant(file: str, described: Description) -> Variant:
         ),
         parameters=_parameters(described),
         needs=_needs(described),
-        compilation=Compilation(flags=described.options),
+        compilation=entry.Compilation(flags=described.options),
     )
     return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
 
-def _formulas(texts: Mapping[str, Text], names: Collection[str]) -> dict[str, Formula]:
+def _formulas(texts: Mapping[str, Text], names: Collection[str]) -> dict[str, entry.Formula]:
     return {name: formula(text, names) for name, text in texts.items()}
 
 
@@ -202,7 +185,7 @@ def _passes(file: str, described: Description, names: Collection[str]) -> tuple[
     if not described.work_group:
         return ()
     return (
-        *(parts.transpose(*_TURNED[name]) for name in described.transposed),
+        *(entry.transpose(*_TURNED[name]) for name in described.transposed),
         *(_pass(file, described, each, names) for each in described.launches or (_Launch(),)),
     )
 
@@ -246,11 +229,11 @@ def _needs(described: Description) -> Needs:
     def lacks(device: DeviceFacts, dtype: str) -> str:
         reason = described.not_on.get(device.family.partition("-")[2], "")
         is_listed = reason and described.extensions[0] in device.extensions
-        return reason if is_listed else unsupported_type(device, dtype)
+        return reason if is_listed else entry.unsupported_type(device, dtype)
 
     return Needs(
         dtypes=described.types,
-        lacks=lacks if described.not_on else unsupported_type,
+        lacks=lacks if described.not_on else entry.unsupported_type,
         extensions=lambda p: described.extensions if not described.sub_group or sub_group(p) else (),
         type_extensions=described.type_extensions,
         sub_group=sub_group,
@@ -290,7 +273,7 @@ def _parameters(described: Description) -> Parameters:
     )
 
 
-def _parameter(name: str, given: _Parameter) -> Parameter:
+def _parameter(name: str, given: _Parameter) -> entry.Parameter:
     made = own.parameter(name, given)
     return made if given.least is None else replace(made, least=given.least)
 

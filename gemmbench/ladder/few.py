@@ -6,18 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gemmbench.ladder import variant as entry
 from gemmbench.ladder.described import KERNELS
-from gemmbench.ladder.variant import (
-    ASYNC_COPIES,
-    PLAIN,
-    Compilation,
-    Constraint,
-    Launches,
-    Needs,
-    Values,
-    multiply,
-    round_up,
-)
+from gemmbench.ladder.variant import ASYNC_COPIES, PLAIN, Constraint, Launches, Values, multiply, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
@@ -42,7 +33,7 @@ def _has_copies(device: DeviceFacts) -> bool:
 _MOST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
-_NEEDS = Needs(lacks=_lacks, local_limit=ceilings.group_local_bytes)
+_NEEDS = entry.Needs(lacks=_lacks, local_limit=ceilings.group_local_bytes)
 _BUSY = 0.9  # of the units that must have a tile
 
 
@@ -190,7 +181,7 @@ SMALL = replace(
         sums={"half": "float"},
         unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
     ),
-    compilation=Compilation(_compiled_for),
+    compilation=entry.Compilation(_compiled_for),
 )
 
 _THIN = 16  # rows or columns

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gemmbench.ladder import variant as entry
 from gemmbench.ladder.described import KERNELS
-from gemmbench.ladder.variant import (
-    ASYNC_COPIES,
-    COLUMNS,
-    ROWS,
-    Compilation,
-    Constraint,
-    Launches,
-    Pass,
-    Values,
-    Variant,
-    multiple,
-    multiply,
-    round_up,
-    tile_edge,
-    tile_members,
-    transpose_tall,
-)
+from gemmbench.ladder.variant import Constraint, Pass, Values, multiple, multiply, round_up, tile_members
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import COPIED
@@ -237,10 +222,11 @@ def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, wh
 
 _COPIES = (
     replace(
-        transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)
+        entry.transpose_tall("m", "k", "A", "lda", "AT", "mw"),
+        when=lambda v: not v["ta"] and not _by_elements(v),
     ),
     _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
-    replace(transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
+    replace(entry.transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
     _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),
 )
 
@@ -283,7 +269,7 @@ def _edge(n: int, p: Values) -> int:
     return n % p["BN"] if n % p["BN"] <= p["WIDTH"] else 0
 
 
-def _with_edge(variant: Variant, problem: Gemm) -> Variant:
+def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
     """For large C, the variant without tiles for the last few columns: the pass over A multiplies them."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
@@ -312,7 +298,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
                 **variant.launches.temporaries,
                 "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"],
             },
-            edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
+            edge=lambda p: entry.tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
         ),
         parameters=replace(
             variant.parameters, choose=lambda problem, device, p: _form(problem, device, p, narrow=True)
@@ -324,7 +310,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
 _NV_ASYNC = KERNELS["nv-async"]
 NV_ASYNC = replace(
     _NV_ASYNC,
-    launches=Launches(
+    launches=entry.Launches(
         batches=True,
         passes=(
             *_COPIES,
@@ -341,7 +327,7 @@ NV_ASYNC = replace(
             "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
         },
         either=("A", "B"),
-        edge=tile_edge,
+        edge=entry.tile_edge,
     ),
     parameters=replace(
         _NV_ASYNC.parameters,
@@ -350,7 +336,7 @@ NV_ASYNC = replace(
                 lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
                 "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
             ),
-            *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
+            *map(_of_each_form, (entry.ROWS, entry.COLUMNS, _TALL, _BROAD, _ALIGNED)),
             *map(_of_each_form, (_WHOLE_PARTS, _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
         ),
         choose=_form,
@@ -358,10 +344,10 @@ NV_ASYNC = replace(
     ),
     needs=replace(
         _NV_ASYNC.needs,
-        lacks=lambda device, _: "" if device.compute_capability >= ASYNC_COPIES else _NO_COPIES,
+        lacks=lambda device, _: "" if device.compute_capability >= entry.ASYNC_COPIES else _NO_COPIES,
         local_elements=lambda p: max(map(_copied, _forms(p).values())),
         local_limit=ceilings.group_local_bytes,
     ),
-    compilation=Compilation(of_parameters=_flags_by_elements),
+    compilation=entry.Compilation(of_parameters=_flags_by_elements),
     specialize=_with_edge,
 )

@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gemmbench.ladder import variant as entry
 from gemmbench.ladder.described import KERNELS
-from gemmbench.ladder.variant import (
-    Compilation,
-    Constraint,
-    Formula,
-    Launches,
-    Pass,
-    Values,
-    Variant,
-    multiply,
-    round_up,
-    transpose_bytes,
-    transpose_padded,
-)
+from gemmbench.ladder.variant import Compilation, Constraint, Launches, Pass, Values, Variant, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, MMA, WGMMA
 from gemmbench.model.problem import Gemm
@@ -77,7 +66,7 @@ def _as_stored(variant: Variant, problem: Gemm) -> Variant:
 
 
 _TRANSPOSE_BYTES = replace(
-    transpose_bytes("k", "n", "B", "ldb", "BT", "kw"), when=lambda v: _is_char(v) and not v["tb"]
+    entry.transpose_bytes("k", "n", "B", "ldb", "BT", "kw"), when=lambda v: _is_char(v) and not v["tb"]
 )
 
 
@@ -100,7 +89,7 @@ _PAD_B = _pad_chunks("rows_b", "columns_b", "B", "ldb", "bw", "BP")
 _LENGTHS = {"A": "lda", "AP": "aw", "B": "ldb", "BP": "bw", "BT": "kw"}
 
 
-def _widths(row: int) -> Mapping[str, Formula]:
+def _widths(row: int) -> Mapping[str, entry.Formula]:
     """Row lengths of copies, in elements: multiples of `row` bytes."""
     return {
         "kw": lambda v: round_up(v["k"], row // v["itemsize"]),
@@ -141,7 +130,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 def _multiply(a: str, b: str) -> Pass:
     """The multiplication of operands `a` and `b`, for problems that need exactly these."""
-    step = multiply(
+    step = entry.multiply(
         "20_nv_mma.cl",
         "nv_mma",
         lambda v: (ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * _items(v),),
@@ -304,7 +293,7 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     """Two launches for operands `a` and `b`: once the maps of the copy engine, then the multiplication."""
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
-    step = multiply(
+    step = entry.multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
         lambda v: (min(v["GROUPS"], _works(v)) * _items_of(v),),
@@ -344,7 +333,7 @@ NV_WGMMA = replace(
             replace(_PAD_B, when=lambda v: _wgmma_b(v) == "BP"),
             _TRANSPOSE_BYTES,
             replace(
-                transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
+                entry.transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
                 when=lambda v: _is_turned(v) and not _is_char(v),
             ),
             *(step for a in ("A", "AP") for b in ("B", "BP", "BT") for step in _wgmma(a, b)),

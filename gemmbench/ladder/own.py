@@ -16,22 +16,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from gemmbench.ladder.variant import (
-    OWN,
-    Compilation,
-    Constraint,
-    Formula,
-    Launches,
-    Needs,
-    Parameter,
-    ParameterError,
-    Parameters,
-    Pass,
-    Values,
-    Variant,
-    round_up,
-    transpose_padded,
-)
+from gemmbench.ladder import variant as entry
+from gemmbench.ladder.variant import Constraint, Formula, ParameterError, Pass, Values, Variant, round_up
 from gemmbench.ladder.variant import pad as padded_copy
 from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
 from gemmbench.model.problem import Gemm
@@ -229,10 +215,10 @@ class _Reader:
         known = (*parameters, "itemsize")
         variant = Variant(
             name=name,
-            family=OWN,
+            family=entry.OWN,
             idea=described.idea or f"your own kernel, {self.file.name}",
             source=self.file.name,
-            launches=Launches(
+            launches=entry.Launches(
                 passes=self._passes(group, tile, parameters),
                 extents=self.extents,
                 temporaries=self.temporaries,
@@ -242,7 +228,7 @@ class _Reader:
                 without=self._without(),
                 tile=lambda values: (sides[0](values), sides[1](values)),
             ),
-            parameters=Parameters(
+            parameters=entry.Parameters(
                 parameters,
                 presets=self._presets(given),
                 constraints=(
@@ -256,13 +242,13 @@ class _Reader:
                     _positive("tile", tile),
                 ),
             ),
-            needs=Needs(
+            needs=entry.Needs(
                 device_type=described.device,
                 extensions=lambda _: described.extensions,
                 local_elements=local,
                 dtypes=described.types,
             ),
-            compilation=Compilation(flags=described.options),
+            compilation=entry.Compilation(flags=described.options),
             own=self.file,
         )
         _try(variant)
@@ -303,7 +289,7 @@ class _Reader:
         return self.of.pad or name in self.of.transposed
 
     def _passes(
-        self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
+        self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, entry.Parameter]
     ) -> tuple[Pass, ...]:
         """Copies of operands, the kernel, and unpadding C. Adds to `extents` and `temporaries`."""
         described = self.of
@@ -345,7 +331,7 @@ class _Reader:
             copy = f"{operand}P"
             if name in self.of.transposed:
                 target = target[1], target[0]
-                passes.append(transpose_padded(rows, columns, operand, row, *target, copy, target[1]))
+                passes.append(entry.transpose_padded(rows, columns, operand, row, *target, copy, target[1]))
             else:
                 passes.append(padded_copy(rows, columns, operand, row, *target, copy))
             held[name], held[ld] = copy, target[1]
@@ -444,7 +430,7 @@ class _Reader:
         return items
 
 
-def parameter(name: str, given: ParameterTable) -> Parameter:
+def parameter(name: str, given: ParameterTable) -> entry.Parameter:
     """The parameter, with values sorted and the minimum 0 or 1. `ValueError` if name or values are wrong."""
     if not _MACRO.fullmatch(name):
         raise ValueError(
@@ -454,7 +440,7 @@ def parameter(name: str, given: ParameterTable) -> Parameter:
     values = tuple(sorted(given.values))
     if len(set(values)) != len(values):
         raise ValueError(f"parameters: {name} has a value twice")
-    return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
+    return entry.Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
 
 
 def items_of_tiles(down: int, across: int, group: Sequence[int]) -> tuple[int, ...]:
