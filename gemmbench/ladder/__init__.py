@@ -1,7 +1,6 @@
 """The GEMM ladder, in the order of tables and charts. Libraries are variants with another executor.
 
-A ``.cl`` file describes its kernel. Only kernels whose launches follow from problem and device have an entry
-in a module here instead.
+A ``.cl`` file describes its kernel. Launches that follow from problem and device come from a module here.
 """
 
 from __future__ import annotations
