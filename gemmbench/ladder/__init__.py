@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own
-from gemmbench.ladder.described import KERNELS
+from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -72,17 +72,19 @@ _LIBRARIES = (
 )
 
 VARIANTS: tuple[Variant, ...] = (
-    *(variant for variant in KERNELS.values() if variant.family != OURS),
+    *(variant for variant in DESCRIBED.values() if variant.family != OURS),
     cpu.CPU_PACKED,
     cpu.CPU_AMX,
     cpu.CPU_VNNI,
-    KERNELS["gpu-tile"],
+    DESCRIBED["gpu-tile"],
     gpu.NV_ASYNC,
-    *few.VARIANTS,
-    *nvidia.VARIANTS,
+    few.SMALL,
+    few.THIN,
+    nvidia.NV_MMA,
+    nvidia.NV_WGMMA,
     nv_thin.NV_THIN,
-    KERNELS["intel-block"],
-    KERNELS["naive-fp8"],
+    DESCRIBED["intel-block"],
+    DESCRIBED["naive-fp8"],
     *_LIBRARIES,
 )
 
@@ -127,7 +129,7 @@ def conversion(variant: str, dtype: str) -> str:
 
 def variant_of(case: Case) -> Variant:
     """The variant of a case, adapted to its layout and batch."""
-    variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    variant = own.read_variant(case.own) if case.own else BY_NAME[case.variant]
     return laid_out(variant, case.problem) if case.problem else variant
 
 

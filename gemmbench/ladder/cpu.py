@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from gemmbench.ladder.described import KERNELS
+from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import (
     OURS,
     Compilation,
@@ -31,7 +31,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
 _FILE = "gemm/17_cpu_packed.cl"
-Rule = Callable[[Values], bool]
+_Rule = Callable[[Values], bool]
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
 _L1, _L2 = 32 << 10, 512 << 10  # bytes, if the system does not report them
@@ -257,11 +257,11 @@ def _lacks_type(device: DeviceFacts, dtype: str) -> str:
     return "" if dtype in _WIDENED else unsupported_type(device, dtype)
 
 
-def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: Rule) -> Pass:
+def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: _Rule) -> Pass:
     return Pass(role, _FILE, kernel, arguments, items, lambda _: (1, 1), when)  # a core to each work-item
 
 
-_CPU_PACKED = KERNELS["cpu-packed"]
+_CPU_PACKED = DESCRIBED["cpu-packed"]
 CPU_PACKED = replace(
     _CPU_PACKED,
     launches=Launches(

@@ -1,6 +1,6 @@
 """The kernels that their ``.cl`` files describe, in the comment that users write in theirs.
 
-`Description` has more keys than a user's. A new kernel is a new file.
+`KernelDescription` has more keys than a user's. A new kernel is a new file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from gemmbench.ladder import own
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.own import Text, formula
+from gemmbench.ladder.own import FormulaText, formula
 from gemmbench.ladder.variant import PIXEL, Constraint, Needs, Parameters, Pass, Values, Variant, round_up
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
@@ -78,25 +78,25 @@ class _Launch(msgspec.Struct, forbid_unknown_fields=True):
     copy: Literal["", "pad", "transpose", "transpose_padded"] = ""  # a kernel that copies an operand, instead
     role: entry.Role = "multiply"
     arguments: tuple[str, ...] = ()
-    work_group: tuple[Text, ...] = ()
-    work_items: tuple[Text, ...] = ()
+    work_group: tuple[FormulaText, ...] = ()
+    work_items: tuple[FormulaText, ...] = ()
     any_group: bool | None = None
     when: tuple[str, ...] = ()  # rules, for the problems that it is for
 
 
-class Description(msgspec.Struct, forbid_unknown_fields=True):
+class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
     """What a published kernel's file says of it. The keys of `own.Description` mean the same here."""
 
     name: str
     family: str
     idea: str
     source: str
-    work_group: tuple[Text, ...] = ()  # without one, a module of Python launches it
-    tile: tuple[Text, ...] = ()  # of C: rows and columns
-    work_items: tuple[Text, ...] = ()
+    work_group: tuple[FormulaText, ...] = ()  # without one, a module of Python launches it
+    tile: tuple[FormulaText, ...] = ()  # of C: rows and columns
+    work_items: tuple[FormulaText, ...] = ()
     any_group: bool = False  # the kernel does not depend on the group
     kernel: str = ""
-    arguments: tuple[str, ...] = entry.PLAIN
+    arguments: tuple[str, ...] = entry.ARGUMENTS
     types: tuple[str, ...] = PLAIN_DTYPES
     before: str = ""  # the kernel that follows it in the ladder, if that is not the next file's
     each: str = ""  # a parameter: there is a kernel for each of its values, {...} in name and idea
@@ -104,20 +104,20 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     either: tuple[Literal["A", "B"], ...] = ()  # operands that it reads as they are stored
     batches: bool = False
     launches: tuple[_Launch, ...] = ()  # if they are several
-    extents: dict[str, Text] = {}  # lengths for arguments and formulas
-    temporaries: dict[str, Text] = {}  # buffers: elements
+    extents: dict[str, FormulaText] = {}  # lengths for arguments and formulas
+    temporaries: dict[str, FormulaText] = {}  # buffers: elements
     images: dict[str, entry.Image] = {}
     parameters: dict[str, _Parameter] = {}
     presets: dict[str, dict[str, int]] = {}  # "phone": small enough for their GPUs, see `_PHONES`
     named: dict[str, entry.Named] = {}
     constraints: tuple[tuple[str, ...], ...] = ()  # rules, and the sentence if one of them is broken
     choose: str = ""  # of `_CHOOSERS`: gives the parameters without a default
-    edge: Text = ""  # the longest side of a tile, if it has no `tile`
-    local: Text = 0
+    edge: FormulaText = ""  # the longest side of a tile, if it has no `tile`
+    local: FormulaText = 0
     options: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     type_extensions: dict[str, tuple[str, ...]] = {}  # in addition, by type
-    sub_group: Text = ""  # work-items of a sub-group; 0 needs none, and no extension either
+    sub_group: FormulaText = ""  # work-items of a sub-group; 0 needs none, and no extension either
     not_on: dict[str, str] = {}  # by driver, why not, though it lists the first extension
 
 
@@ -127,14 +127,14 @@ def _read_variants() -> dict[str, Variant]:
     for path in sorted((kernel_files.folder() / "gemm").glob("*.cl")):
         file = f"gemm/{path.name}"
         if text := kernel_files.description(file):
-            described = msgspec.toml.decode(text, type=Description)
+            described = msgspec.toml.decode(text, type=KernelDescription)
             names = [each.name for each in variants]
             place = names.index(described.before) if described.before else len(names)
             variants[place:place] = [_variant(file, each) for each in _each(described)]
     return {variant.name: variant for variant in variants}
 
 
-def _each(described: Description) -> Iterator[Description]:
+def _each(described: KernelDescription) -> Iterator[KernelDescription]:
     if not (name := described.each):
         yield described
         return
@@ -151,7 +151,7 @@ def _each(described: Description) -> Iterator[Description]:
         )
 
 
-def _variant(file: str, described: Description) -> Variant:
+def _variant(file: str, described: KernelDescription) -> Variant:
     known = (*_LENGTHS, *described.parameters, *described.extents)
     turned = (_TURNED[name] for name in described.transposed)
     areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
@@ -177,11 +177,11 @@ def _variant(file: str, described: Description) -> Variant:
     return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
 
-def _formulas(texts: Mapping[str, Text], names: Collection[str]) -> dict[str, entry.Formula]:
+def _formulas(texts: Mapping[str, FormulaText], names: Collection[str]) -> dict[str, entry.Formula]:
     return {name: formula(text, names) for name, text in texts.items()}
 
 
-def _passes(file: str, described: Description, names: Collection[str]) -> tuple[Pass, ...]:
+def _passes(file: str, described: KernelDescription, names: Collection[str]) -> tuple[Pass, ...]:
     if not described.work_group:
         return ()
     return (
@@ -190,7 +190,7 @@ def _passes(file: str, described: Description, names: Collection[str]) -> tuple[
     )
 
 
-def _pass(file: str, described: Description, launch: _Launch, names: Collection[str]) -> Pass:
+def _pass(file: str, described: KernelDescription, launch: _Launch, names: Collection[str]) -> Pass:
     rules = [formula(rule, names, is_rule=True) for rule in launch.when]
 
     def is_for(values: Values) -> bool:
@@ -222,7 +222,7 @@ def _pass(file: str, described: Description, launch: _Launch, names: Collection[
     )
 
 
-def _needs(described: Description) -> Needs:
+def _needs(described: KernelDescription) -> Needs:
     names = (*described.parameters, "itemsize")
     sub_group = formula(described.sub_group or 0, names)
 
@@ -253,7 +253,7 @@ def _of_fp8(variant: Variant) -> Variant:
     return replace(variant, needs=needs, compilation=replace(variant.compilation, of_type=options))
 
 
-def _parameters(described: Description) -> Parameters:
+def _parameters(described: KernelDescription) -> Parameters:
     names = (*described.parameters, "itemsize")
     is_chosen = described.choose or not described.work_group
     default = {
@@ -283,5 +283,5 @@ def _constraint(rules: Sequence[str], sentence: str, names: Collection[str]) -> 
     return Constraint(lambda values: all(test(values) for test in tests), sentence)
 
 
-KERNELS: Mapping[str, Variant] = _read_variants()
+DESCRIBED: Mapping[str, Variant] = _read_variants()
 """By name, in the order of files; those without passes get their launches from a module here."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.described import KERNELS
-from gemmbench.ladder.variant import ASYNC_COPIES, PLAIN, Constraint, Launches, Values, multiply, round_up
+from gemmbench.ladder.described import DESCRIBED
+from gemmbench.ladder.variant import ARGUMENTS, ASYNC_COPIES, Constraint, Launches, Values, multiply, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
@@ -142,7 +142,7 @@ _MULTIPLY_SMALL = multiply(
     lambda v: (_small_items(v), 1),
 )
 
-_SMALL = KERNELS["small"]
+_SMALL = DESCRIBED["small"]
 SMALL = replace(
     _SMALL,
     launches=Launches(
@@ -313,7 +313,7 @@ def _thin_local(p: Values) -> int:
 
 
 _MULTIPLY_THIN = multiply(
-    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), (*PLAIN, "P", "PARTS")
+    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), (*ARGUMENTS, "P", "PARTS")
 )
 
 
@@ -323,7 +323,7 @@ def thin_whole(v: Values) -> bool:
     return ld % v["WIDTH"] == 0 and (not along_k(v) or v["k"] % v["WIDTH"] == 0)
 
 
-_FEW = KERNELS["thin"]
+_FEW = DESCRIBED["thin"]
 THIN = replace(
     _FEW,
     launches=Launches(
@@ -384,5 +384,3 @@ THIN = replace(
     ),
     compilation=SMALL.compilation,
 )
-
-VARIANTS = (SMALL, THIN)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.described import KERNELS
+from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import Constraint, Pass, Values, multiple, multiply, round_up, tile_members
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
@@ -18,6 +18,8 @@ from gemmbench.stats import ceilings
 Fits = Callable[[Values], bool]
 
 
+_ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
+_COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
 _TALL = multiple("TM", "WIDTH", ", so that rows are whole vectors")
 _BROAD = multiple("TN", "WIDTH", ", so that columns are whole vectors")
 _ALIGNED = multiple("PAD", "WIDTH", ", so that rows stay aligned")
@@ -307,7 +309,7 @@ def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
     )
 
 
-_NV_ASYNC = KERNELS["nv-async"]
+_NV_ASYNC = DESCRIBED["nv-async"]
 NV_ASYNC = replace(
     _NV_ASYNC,
     launches=entry.Launches(
@@ -336,7 +338,7 @@ NV_ASYNC = replace(
                 lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
                 "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
             ),
-            *map(_of_each_form, (entry.ROWS, entry.COLUMNS, _TALL, _BROAD, _ALIGNED)),
+            *map(_of_each_form, (_ROWS, _COLUMNS, _TALL, _BROAD, _ALIGNED)),
             *map(_of_each_form, (_WHOLE_PARTS, _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
         ),
         choose=_form,

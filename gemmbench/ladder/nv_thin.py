@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.ladder.described import KERNELS
+from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.few import along_k, thin_whole
 from gemmbench.ladder.nvidia import NV_MMA
-from gemmbench.ladder.variant import PLAIN, Launches, Values, multiply
+from gemmbench.ladder.variant import ARGUMENTS, Launches, Values, multiply
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
@@ -52,10 +52,14 @@ def _items(v: Values) -> tuple[int, int]:
 
 
 _MULTIPLY = multiply(
-    "25_nv_thin.cl", "nv_thin", _items, lambda v: (_WARP * v["WARPS"], 1), (*PLAIN, "P", "PARTS", "COUNTS")
+    "25_nv_thin.cl",
+    "nv_thin",
+    _items,
+    lambda v: (_WARP * v["WARPS"], 1),
+    (*ARGUMENTS, "P", "PARTS", "COUNTS"),
 )
 
-_NV_THIN = KERNELS["nv-thin"]
+_NV_THIN = DESCRIBED["nv-thin"]
 NV_THIN = replace(
     _NV_THIN,
     launches=Launches(

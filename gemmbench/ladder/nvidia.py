@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.described import KERNELS
+from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import Compilation, Constraint, Launches, Pass, Values, Variant, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, MMA, WGMMA
@@ -140,7 +140,7 @@ def _multiply(a: str, b: str) -> Pass:
     return replace(step, when=lambda v: (_a(v), _b(v)) == (a, b))
 
 
-_MMA_KERNEL, _WGMMA_KERNEL = KERNELS["nv-mma"], KERNELS["nv-wgmma"]
+_MMA_KERNEL, _WGMMA_KERNEL = DESCRIBED["nv-mma"], DESCRIBED["nv-wgmma"]
 NV_MMA = replace(
     _MMA_KERNEL,
     launches=Launches(
@@ -377,5 +377,3 @@ NV_WGMMA = replace(
     specialize=_as_stored,
     compilation=Compilation(compiled_for, target=WGMMA.target),
 )
-
-VARIANTS = (NV_MMA, NV_WGMMA)

@@ -23,7 +23,7 @@ from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-Text = int | str  # a formula
+FormulaText = int | str  # a formula
 
 UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
 _UNPAD = Pass(
@@ -66,7 +66,7 @@ _NODES = (
 )
 
 
-def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
+def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
     """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
     With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid or names
@@ -123,15 +123,15 @@ def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
     return compile(ast.Expression(tree), "formula", "eval"), tuple(dict.fromkeys(used))
 
 
-Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
-Choices = Annotated[tuple[Value, ...], Meta(min_length=1, max_length=_MOST_VALUES)]
-Sides = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=3)]
+_Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
+_Choices = Annotated[tuple[_Value, ...], Meta(min_length=1, max_length=_MOST_VALUES)]
+_Sides = Annotated[tuple[FormulaText, ...], Meta(min_length=1, max_length=3)]
 
 
 class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
     """A parameter; the default is the first value, if none is given."""
 
-    values: Choices
+    values: _Choices
     default: int | None = None
     idea: str = ""
     launch: bool = False  # of the launch alone: no -D
@@ -141,21 +141,21 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     """What a user says of a kernel: the keys of the TOML."""
 
     arguments: tuple[str, ...]
-    work_group: Sides
+    work_group: _Sides
     # Of C that a work-group computes: rows, columns and, if you like, depth.
-    tile: Annotated[tuple[Text, ...], Meta(min_length=2, max_length=3)]
+    tile: Annotated[tuple[FormulaText, ...], Meta(min_length=2, max_length=3)]
     name: str = ""
     kernel: str = ""
     idea: str = ""
-    work_items: Annotated[tuple[Text, ...], Meta(max_length=3)] = ()
+    work_items: Annotated[tuple[FormulaText, ...], Meta(max_length=3)] = ()
     types: Annotated[tuple[Literal["half", "float", "double"], ...], Meta(min_length=1)] = ("float",)
     order: Literal["row-major", "column-major"] = "row-major"
     transposed: tuple[Literal["A", "B"], ...] = ()
     pad: bool = False
-    parameters: dict[str, Choices | ParameterTable] = {}
+    parameters: dict[str, _Choices | ParameterTable] = {}
     presets: dict[str, dict[str, int]] = {}
     constraints: tuple[str, ...] = ()
-    local: Text = 0  # elements of local memory
+    local: FormulaText = 0  # elements of local memory
     options: tuple[str, ...] = ()
     extensions: tuple[str, ...] = ()
     device: Literal["", "cpu", "gpu"] = ""
@@ -166,11 +166,11 @@ def own_kernel(path: str | Path) -> Variant:
 
     Raises `KernelFileError` if it cannot be read or used; the sentence names file and field.
     """
-    return variant_of(own_file(Path(path)))
+    return read_variant(own_file(Path(path)))
 
 
 @lru_cache(maxsize=32)
-def variant_of(file: OwnFile) -> Variant:
+def read_variant(file: OwnFile) -> Variant:
     """The variant that a user's file describes, with every formula tried. Raises `KernelFileError`."""
     description = file.description
     try:
@@ -266,13 +266,15 @@ class _Reader:
         }
         return {"default": default, **self.of.presets}
 
-    def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
+    def _formula(self, key: str, text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
         try:
             return formula(text, names, is_rule)
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
 
-    def _formulas(self, key: str, texts: Sequence[Text], names: Collection[str]) -> tuple[Formula, ...]:
+    def _formulas(
+        self, key: str, texts: Sequence[FormulaText], names: Collection[str]
+    ) -> tuple[Formula, ...]:
         return tuple(self._formula(key, text, names) for text in texts)
 
     def _operand(self, name: str) -> str:

@@ -487,12 +487,14 @@ def round_up(value: int, multiple: int) -> int:
     return ceil_div(value, multiple) * multiple
 
 
-PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
+ARGUMENTS = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 
 _HELPER = (16, 16)  # work-group of the passes around the multiplication
 
 
-def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = PLAIN) -> Pass:
+def multiply(
+    file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = ARGUMENTS
+) -> Pass:
     """The pass that a variant is about."""
     return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group)
 
@@ -564,10 +566,6 @@ def pad(
 def multiple(name: str, of: str, why: str = "") -> Constraint:
     """A constraint: one parameter is a multiple of another, if both are known. `why` ends its sentence."""
     return Constraint(lambda p: p.get(name, 0) % p.get(of, 1) == 0, f"{name} must be a multiple of {of}{why}")
-
-
-ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
-COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
 
 
 def tile_members(v: Values) -> int:

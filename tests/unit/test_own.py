@@ -13,7 +13,7 @@ import pytest
 from gemmbench import ladder
 from gemmbench.gemm import verify
 from gemmbench.gemm.verify import ExactTest, Terms
-from gemmbench.ladder.own import formula, own_kernel, variant_of
+from gemmbench.ladder.own import formula, own_kernel, read_variant
 from gemmbench.ladder.variant import OWN, ParameterError
 from gemmbench.measure.child import decode_message, encode_message
 from gemmbench.model import kernel_files
@@ -359,7 +359,7 @@ def test_a_case_takes_its_kernel_to_another_process(tmp_path: Path) -> None:
     (step,) = gemm_plan([fake_runs.CPU], [made], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     kernel_files._OWN.clear()  # another process has none
-    variant_of.cache_clear()
+    read_variant.cache_clear()
     there = decode_message(encode_message(Build(step, fake_runs.CPU))).case
     variant = ladder.variant_of(there)
     assert variant.fingerprint("float", {"TS": 16}) == step.source
