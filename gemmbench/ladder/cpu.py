@@ -111,7 +111,6 @@ def _tiles(v: Values) -> int:
 
 
 def _span(v: Values) -> int:
-    """Steps along k of one part."""
     return ceil_div(v["k"], v["SLICES"])
 
 

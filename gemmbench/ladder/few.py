@@ -22,7 +22,6 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options: memory holds half, sums are float."""
     return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
@@ -274,7 +273,6 @@ def _thin_blocks(v: Values) -> tuple[int, int]:
 
 
 def _thin_items(v: Values) -> tuple[int, int]:
-    """Work-items along the long side of C, and along the short one for every part of k."""
     down, across = _thin_blocks(v)
     long, short = (down, across) if v["COLUMNS"] else (across, down)
     return long * v["LX"] * v["LY"], short * v["PARTS"]
@@ -286,7 +284,6 @@ def _is_many(v: Values) -> bool:
 
 
 def _many_blocks(v: Values) -> tuple[int, int]:
-    """Groups of `thin_many` along the long side of C, and along the short one."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
     return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
 

@@ -99,7 +99,6 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
-        """Whether a configuration may be fastest on this device, for this problem."""
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
         tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
@@ -162,12 +161,10 @@ def _copied(v: Values) -> int:
 
 
 def _is_odd_first(v: Values) -> bool:
-    """Whether the odd part of k comes first."""
     return v["TM"] * v["TN"] > 64 or (v["PAD"] == 0 and v["WIDTH"] == 4)
 
 
 def _by_elements(v: Values) -> bool:
-    """Whether A is copied by elements as it is stored."""
     members = tile_members(v)
     is_form = v["BK"] == _ELEMENTWISE and v["TM"] * v["TN"] > 64 and v["WIDTH"] == 4
     is_whole = members % 64 == 0 and v["BM"] % (members // 2) == 0
@@ -191,7 +188,6 @@ def _takes_a(v: Values) -> bool:
 
 
 def _takes_b(v: Values) -> bool:
-    """Whether the kernel copies B as it is stored."""
     return not v["tb"] and v["ldb"] % v["WIDTH"] == 0
 
 

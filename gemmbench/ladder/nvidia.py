@@ -99,7 +99,6 @@ def _widths(row: int) -> Mapping[str, entry.Formula]:
 
 
 def _items(v: Values) -> int:
-    """Work-items of a group: a warp for each part of its tile."""
     return v["BM"] // v["WM"] * (v["BN"] // v["WN"]) * _WARP
 
 
@@ -129,7 +128,6 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 
 def _multiply(a: str, b: str) -> Pass:
-    """The multiplication of operands `a` and `b`, for problems that need exactly these."""
     step = entry.multiply(
         "20_nv_mma.cl",
         "nv_mma",
@@ -282,7 +280,6 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
-    """Whether a tile has the sides that parameters give."""
     return (p.get("BM", tile[0]), p.get("BN", tile[1])) == tile
 
 

@@ -278,7 +278,6 @@ class _Reader:
         return tuple(self._formula(key, text, names) for text in texts)
 
     def _operand(self, name: str) -> str:
-        """The row-major problem's name for the kernel's `name`."""
         return _SWAPPED.get(name, name) if self.of.order == "column-major" else name
 
     def _without(self) -> tuple[str, ...]:

@@ -125,7 +125,6 @@ class Image:
     columns: str
 
     def shape(self, problem: Gemm) -> tuple[int, int]:
-        """Width and height in pixels, each at least 1."""
         rows, columns = getattr(problem, self.rows), getattr(problem, self.columns)
         return max(1, ceil_div(columns, PIXEL)), max(1, rows)
 

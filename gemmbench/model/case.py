@@ -97,20 +97,17 @@ class Case:
 
     @property
     def gemm(self) -> Gemm:
-        """The problem of a case of kind gemm."""
         assert self.problem is not None
         return self.problem
 
     @property
     def former_case(self) -> Case:
-        """The case to compare with, with `former_parameters` and `former_own`."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
         past = replace(self, parameters=own, former_parameters=None)
         return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The parameters of a GEMM's kernel, which are all numbers."""
         return {name: int(value) for name, value in self.parameters.items() if name != MATH}
 
     @property
@@ -134,7 +131,6 @@ class Case:
         return " ".join((self.variant, self.dtype, *parameters))
 
     def row(self, status: Status, reason: str = "") -> Row:
-        """A row of this case without samples; `reason` says why."""
         shared = ("kind", "device", "variant", "dtype", "parameters", "source", "notes", "ran_on", "sums")
         return Row(
             **{name: getattr(self, name) for name in (*shared, "phase", "given", "grid")},

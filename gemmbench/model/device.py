@@ -66,7 +66,6 @@ class DeviceFacts:
 
     @property
     def vector_bits(self) -> int:
-        """Width of its vector registers; 0 if the driver does not report it."""
         return 32 * self.vector_widths.get("float", 0)
 
     @property
@@ -119,7 +118,6 @@ class HostFacts:
 
     @property
     def label(self) -> str:
-        """The processor's name in one line."""
         return clean(self.cpu) or "unnamed processor"
 
 

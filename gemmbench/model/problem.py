@@ -28,7 +28,6 @@ class Dimensions:
 
     @property
     def count(self) -> int:
-        """Problems of this shape that are computed at once."""
         return self.batch or 1
 
     @property
@@ -38,12 +37,10 @@ class Dimensions:
 
     @property
     def stored_a(self) -> tuple[int, int]:
-        """Rows and columns of A as stored."""
         return (self.k, self.m) if self.trans_a else (self.m, self.k)
 
     @property
     def stored_b(self) -> tuple[int, int]:
-        """Rows and columns of B as stored."""
         return (self.n, self.k) if self.trans_b else (self.k, self.n)
 
     @property

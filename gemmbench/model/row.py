@@ -87,7 +87,6 @@ class Scope:
 
     @cached_property
     def is_complete(self) -> bool:
-        """Whether enough of its batches are quiet."""
         return quiet.is_complete(self)
 
 
@@ -222,7 +221,6 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """The identity of the row's case, equal in another run."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
     @property
@@ -247,7 +245,6 @@ class Row:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Its notes and how its race went."""
         return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
 
 

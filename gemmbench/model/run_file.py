@@ -323,7 +323,6 @@ class RunFile:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
-        """Open a file for appending, create it if missing, and lock it; close it if the block raises."""
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:
@@ -339,7 +338,6 @@ class RunFile:
             raise
 
     def _cut(self, length: int) -> None:
-        """Truncate the file to some bytes, unless it is a pipe or device."""
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return
         try:

@@ -92,7 +92,6 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _property(thing: Any, name: str, default: Any = None) -> Any:
-    """A property of a platform or device, or the default if it is unknown."""
     keys = cl.platform_info if isinstance(thing, cl.Platform) else cl.device_info
     try:
         return thing.get_info(getattr(keys, name))
@@ -103,7 +102,6 @@ def _property(thing: Any, name: str, default: Any = None) -> Any:
 
 
 def _text(thing: Any, name: str) -> str:
-    """A property that is text, with replacement characters for what is not UTF-8."""
     return str(_property(thing, name, "")).strip("\0 ")
 
 
@@ -118,7 +116,6 @@ def _facts(
     index: int, platform_index: int, device_index: int, platform: Any, device: Any,
     driver: drivers.Driver, warnings: tuple[str, ...],
 ) -> DeviceFacts:  # fmt: skip
-    """A device's facts. `warnings` are those of all drivers, and `driver` is the library that has it."""
     extensions = tuple(_text(device, "EXTENSIONS").split())
     return DeviceFacts(
         index=index,
@@ -150,7 +147,6 @@ def _facts(
 
 
 def _limits(device: Any) -> dict[str, Any]:
-    """The sizes of memory, work-groups and images, or OpenCL's minimum."""
     most_bytes = _number(device, "MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)
     has_images = bool(_number(device, "IMAGE_SUPPORT"))
     sides = [_number(device, f"IMAGE2D_MAX_{side}", _LEAST_IMAGE) for side in ("WIDTH", "HEIGHT")]
@@ -201,7 +197,6 @@ def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
 
 
 def _compute_capability(device: Any) -> tuple[int, int]:
-    """NVIDIA's compute capability; (0, 0) for other devices."""
     major, minor = (_number(device, f"COMPUTE_CAPABILITY_{part}_NV") for part in ("MAJOR", "MINOR"))
     return major, minor
 

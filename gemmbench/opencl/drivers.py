@@ -149,7 +149,6 @@ atexit.register(release)
 
 
 def _system_drivers() -> Iterator[Driver]:
-    """The drivers of ``.icd`` files and of ``OCL_ICD_VENDORS``, each once."""
     seen: set[str] = set()
     for icd, origin in _icd_files():
         line = _first_line(icd)
@@ -258,7 +257,6 @@ def _same_build(listed: str, library: Path) -> bool:
 
 
 def _has_compiler_support(library: Path) -> bool:
-    """Whether the maths library that Intel's runtime needs is available."""
     if library.suffix == ".dll":
         return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
     return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None

@@ -63,7 +63,6 @@ class Runtime:
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Open the device. Raises `NotMeasuredError` if that is impossible."""
         self.facts = facts
         with errors():
             try:
@@ -89,7 +88,6 @@ class Runtime:
         return self._cached_build(file, options, root, target)
 
     def _build(self, file: str, options: tuple[str, ...], root: str, target: str) -> BuiltProgram:
-        """`build` without its cache, measuring the seconds that it takes."""
         if target:
             return rebuild(self, file, self.build(file, options, root), target)
         begin = time.perf_counter()
@@ -190,7 +188,6 @@ class Runtime:
         return c_function("clEnqueueNDRangeKernel") if self.facts.family == "gpu-nvidia" else None
 
     def enqueue_silently(self, kernel: Any, items: tuple[int, ...], group: tuple[int, ...]) -> None:
-        """Enqueue a kernel without an event; for devices that are `silent`."""
         sides = [(ctypes.c_size_t * len(items))(*each) for each in (items, group)]
         handles = [ctypes.c_void_p(each.int_ptr) for each in (self.queue, kernel)]
         if status := self.silent(*handles, len(items), None, *sides, 0, None, None):
@@ -356,7 +353,6 @@ class Operand:
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
     def _allocated(self, runtime: Runtime, behind: int, flags: int = 0) -> Any:
-        """Its image or buffer, with up to `behind` more bytes."""
         if self._image:
             return runtime.image(*self._pixels, self._dtype, flags)
         nbytes = math.prod(self._held) * self._dtype.itemsize
@@ -403,7 +399,6 @@ class Mapped(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
     ) -> None:
-        """Allocate the memory, for the device at first."""
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self.buffer = self._allocated(runtime, behind, flags)
@@ -452,7 +447,6 @@ class Copied(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int, pinned: bool
     ) -> None:
-        """Allocate a buffer, with `behind` bytes for guards, and host memory."""
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
