@@ -30,7 +30,7 @@ _COPIES: Mapping[str, Callable[..., Pass]] = {
 # Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
 # 12,288. From documents: never timed there.
 _PHONES = [f"{family}{dtype}" for family in ("gpu-arm", "gpu-qualcomm") for dtype in ("", ":double")]
-_TURNED = {"A": ("m", "k", "A", "lda", "AT", "m"), "B": ("k", "n", "B", "ldb", "BT", "k")}  # of transposes
+_TURNED = {"A": ("m", "k", "A", "lda", "AT", "ldat"), "B": ("k", "n", "B", "ldb", "BT", "ldbt")}  # copies
 _ROWS = 8  # of a micro-tile; another kernel is for fewer
 _GROUP = 128  # work-items that the article's groups aim at
 _MOST_ACROSS = 64
@@ -152,9 +152,10 @@ def _each(described: KernelDescription) -> Iterator[KernelDescription]:
 
 
 def _variant(file: str, described: KernelDescription) -> Variant:
-    known = (*_LENGTHS, *described.parameters, *described.extents)
-    turned = (_TURNED[name] for name in described.transposed)
+    turned = [_TURNED[name] for name in described.transposed]
+    extents = {ld: rows for rows, *_, ld in turned} | described.extents
     areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
+    known = (*_LENGTHS, *described.parameters, *extents)
     edge = described.edge or ("max({}, {})".format(*described.tile) if described.tile else 16)
     variant = Variant(
         name=described.name,
@@ -163,7 +164,7 @@ def _variant(file: str, described: KernelDescription) -> Variant:
         source=described.source,
         launches=entry.Launches(
             passes=_passes(file, described, known),
-            extents=_formulas(described.extents, known),
+            extents=_formulas(extents, known),
             temporaries=_formulas(areas | described.temporaries, known),
             images=described.images,
             edge=formula(edge, known),

@@ -5,6 +5,7 @@ idea       = "square tiles of A and B in local memory"
 source     = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel 2"
 work_group = ["TS", "TS"]
 tile       = ["TS", "TS"]
+work_items = ["n", "m"]
 either     = ["A", "B"]
 batches    = true
 local      = "2 * TS * TS"

@@ -42,9 +42,10 @@ idea   = "B transposed and padded in one launch"
 values = { FUSED = 1 }
 
 [extents]
-mp = "round_up(m, BM)"
-np = "round_up(n, BN)"
-kp = "round_up(k, BK)"
+mp   = "round_up(m, BM)"
+np   = "round_up(n, BN)"
+kp   = "round_up(k, BK)"
+ldbt = "k"
 
 [temporaries]
 AP = "mp * kp"
@@ -58,12 +59,12 @@ arguments  = ["m", "k", "A", "lda", "mp", "kp", "AP"]
 
 [[launches]]
 copy       = "transpose"
-arguments  = ["k", "n", "B", "ldb", "BT", "k"]
+arguments  = ["k", "n", "B", "ldb", "BT", "ldbt"]
 when       = ["FUSED == 0"]
 
 [[launches]]
 copy       = "pad"
-arguments  = ["n", "k", "BT", "k", "np", "kp", "BP"]
+arguments  = ["n", "k", "BT", "ldbt", "np", "kp", "BP"]
 when       = ["FUSED == 0"]
 
 [[launches]]
