@@ -129,8 +129,8 @@ def _read_variants() -> dict[str, Variant]:
         if text := kernel_files.description(file):
             described = msgspec.toml.decode(text, type=KernelDescription)
             names = [each.name for each in variants]
-            place = names.index(described.before) if described.before else len(names)
-            variants[place:place] = [_variant(file, each) for each in _each(described)]
+            index = names.index(described.before) if described.before else len(names)
+            variants[index:index] = [_variant(file, each) for each in _each(described)]
     return {variant.name: variant for variant in variants}
 
 
