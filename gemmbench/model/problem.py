@@ -14,7 +14,7 @@ LONGEST = 2**31 - 1  # of m, n, k, lda, ldb and ldc: kernels and libraries count
 
 
 class Dimensions:
-    """What everything with an m, an n and a k has."""
+    """What everything with an m, an n and a k says of them."""
 
     m: int
     n: int
@@ -117,8 +117,9 @@ def leading(
 class Gemm(Dimensions):
     """One problem, C = alpha op(A) op(B) + beta C: op(A) is m x k, op(B) is k x n, C is m x n, all row-major.
 
-    With ``trans_a``, A is stored k x m. The data type is that of A and B; ``DType.result`` is that of C.
-    Operands of a batch lie one after the other, m lda, k ldb and m ldc elements apart.
+    With ``trans_a``, A is stored k x m and op(A) is its transpose. The same holds for B. The data type is
+    that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape in one launch.
+    Their operands lie one after the other, m lda, k ldb and m ldc elements apart.
 
     Raises `ValueError` for a negative dimension, an empty batch, a short leading dimension, an unknown type.
     """

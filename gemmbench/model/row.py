@@ -68,7 +68,7 @@ class Problem(Dimensions):
 
 @dataclass(frozen=True)
 class Scope:
-    """The raw samples of one clock, in seconds for one problem (or launch)."""
+    """The raw samples of one clock: one for each batch, in seconds for one problem (or launch)."""
 
     seconds: tuple[Positive, ...]
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
@@ -92,7 +92,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Work:
-    """What one launch of a probe does, counted by instruction."""
+    """What one launch of a microbenchmark does, counted instruction by instruction."""
 
     flops: int = 0  # also integer operations
     bytes: int = 0
@@ -109,7 +109,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules for one problem, including the idle draw, or why they were not measured."""
+    """Joules for one problem, or why they were not measured.
+
+    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
+    """
 
     joules: Positive | None = None
     why: str = "not measured: not asked for"  # "" where they were
@@ -140,7 +143,7 @@ def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> st
 
 @dataclass(frozen=True)
 class Launch:
-    """The device's stamps of one launch: seconds between stamps of one kind."""
+    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
 
     name: str
     queued_s: float  # QUEUED to SUBMIT
@@ -151,7 +154,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one compiled kernel needs on a device; None if not reported."""
+    """What one compiled kernel needs on a device; None if the driver does not report it."""
 
     kernel: str
     role: str  # of its pass: multiply, transpose ...
@@ -166,7 +169,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Partner:
-    """The other side of interleaved batches."""
+    """The other side of interleaved batches: the kernel's previous version, or another kernel."""
 
     source: str  # hash of the other kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
