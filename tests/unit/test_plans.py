@@ -340,7 +340,7 @@ def everything(name: str) -> Iterator[tuple[str, Gemm, Planned]]:
     """A kernel's plans for some devices, shapes and data types: the same ones in every run."""
     devices = [device for device in DEVICES if not (re.search("groups|local", device)) or name in LIMITED]
     every = [*product(devices, SHAPES, BY_NAME[name].needs.dtypes)]
-    for device, shape, dtype in random.Random(name).sample(every, min(60, len(every))):
+    for device, shape, dtype in random.Random(name).sample(every, min(40, len(every))):
         each = problem(shape, dtype)
         made = planned(name, each, DEVICES[device])
         if isinstance(made, Planned):
