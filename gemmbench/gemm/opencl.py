@@ -28,7 +28,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, shared_options, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK, Status
-from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
+from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose_memory, errors, resources_of
 
 
 class GemmExecutor:
@@ -71,7 +71,7 @@ class GemmExecutor:
                 return like.sharing(timed, case)
             if problem is not None:
                 case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
-            mode = choose(policy.memory, self.runtime.facts)
+            mode = choose_memory(policy.memory, self.runtime.facts)
             bench = self.bench if self.runtime.has_clock else WallBench
             return bench(self.runtime, variant, case, mode, policy, timed)
 

@@ -65,7 +65,7 @@ class OpenCLMachine:
         registered = drivers.register()
         from gemmbench.opencl import discovery
 
-        listed = tuple(map(_with_libraries, discovery.devices(registered)))
+        listed = tuple(map(_with_libraries, discovery.list_devices(registered)))
         self.problems = drivers.problems(registered, {device.library for device in listed})
         return listed
 

@@ -44,7 +44,7 @@ def flags(scope: Scope) -> tuple[bool, ...]:
     )
 
 
-def counted(scope: Scope) -> tuple[float, ...]:
+def quiet_samples(scope: Scope) -> tuple[float, ...]:
     """The samples of quiet batches; all of them if fewer than three are quiet."""
     quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
     return quiet if len(quiet) >= LEAST_LONG else scope.seconds

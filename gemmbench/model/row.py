@@ -83,7 +83,7 @@ class Scope:
     @cached_property
     def counted(self) -> tuple[float, ...]:
         """The samples that count: those of quiet batches (see `model.quiet`), or all without bursts."""
-        return quiet.counted(self)
+        return quiet.quiet_samples(self)
 
     @cached_property
     def is_complete(self) -> bool:

@@ -31,7 +31,7 @@ _PCI_BUS_INFO_KHR, _PCI_BYTES = 0x410F, 16  # four numbers, one of cl_khr_pci_bu
 _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
 
 
-def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
+def list_devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
     """The devices of every platform, in the loader's order; none if there is no driver.
 
     A wrong or missing answer leaves only that field unknown. `registered` is what `drivers.register` gives;

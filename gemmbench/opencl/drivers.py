@@ -309,7 +309,7 @@ import os
 from gemmbench.opencl import discovery
 print(flush=True)
 os.dup2(2, 1)
-discovery.devices()
+discovery.list_devices()
 os._exit({_LISTED})
 """
 

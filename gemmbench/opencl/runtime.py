@@ -82,14 +82,14 @@ class Runtime:
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file (of `root`) with options, built or from the cache of the last 256.
 
-        With a `target`, `rebuild` builds it again from PTX. Raises `NotMeasuredError`, with the driver's log,
-        if it does not compile.
+        With a `target`, it is built again from PTX. Raises `NotMeasuredError`, with the driver's log, if it
+        does not compile.
         """
         return self._cached_build(file, options, root, target)
 
     def _build(self, file: str, options: tuple[str, ...], root: str, target: str) -> BuiltProgram:
         if target:
-            return rebuild(self, file, self.build(file, options, root), target)
+            return rebuild_from_ptx(self, file, self.build(file, options, root), target)
         begin = time.perf_counter()
         with warnings.catch_warnings(), errors():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -311,7 +311,7 @@ MAPPED = ("mapped", *SVM)
 """The modes in which host and device share one allocation: see `model.case.MEMORY_MODES`."""
 
 
-def choose(mode: str, device: DeviceFacts) -> str:
+def choose_memory(mode: str, device: DeviceFacts) -> str:
     """The memory mode; ``auto`` is mapped if the device shares the host's memory, else staged."""
     return mode if mode != "auto" else "mapped" if device.unified_memory else "staged"
 
@@ -635,7 +635,7 @@ def released(text: str, target: str) -> str:
     return re.sub(rf"//@{re.escape(target)}[^\S\n]", "", text)
 
 
-def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
+def rebuild_from_ptx(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
     """A program built again from its own PTX for a target, with the target's marked instructions.
 
     `file` is for messages. The seconds are of both builds. Raises `NotMeasuredError` if the driver's binary

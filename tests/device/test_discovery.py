@@ -31,7 +31,7 @@ registered = drivers.register()
 folder = os.environ["OCL_ICD_VENDORS"] if os.environ != before else ""
 assert not folder or os.path.isdir(folder)
 from gemmbench.opencl import discovery
-devices = discovery.devices(registered)
+devices = discovery.list_devices(registered)
 before.pop("PYOPENCL_HOME", None), os.environ.pop("PYOPENCL_HOME", None)  # pyopencl's own
 assert dict(os.environ) == before
 for device in devices:

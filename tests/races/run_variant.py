@@ -19,7 +19,7 @@ from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
-from gemmbench.opencl.discovery import devices
+from gemmbench.opencl.discovery import list_devices
 from gemmbench.opencl.runtime import Runtime
 
 _LARGEST = 33  # edge that is interpreted, of larger tiles too
@@ -58,7 +58,7 @@ def main() -> None:
         text = kernel_files.text
         planted: Any = runtime_module
         planted.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
-    (device,) = devices()
+    (device,) = list_devices()
     assert "Oclgrind" in device.platform, device.platform
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]

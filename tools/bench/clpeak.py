@@ -166,12 +166,12 @@ def reachable(selector: str) -> Iterator[DeviceFacts]:
 
     PoCL's wheel is left out: it is made to be loaded by pyopencl's own loader.
     """
-    from gemmbench.opencl.discovery import devices
+    from gemmbench.opencl.discovery import list_devices
     from gemmbench.plan import select
 
     yield from (
         device
-        for device in select(devices(), selector)
+        for device in select(list_devices(), selector)
         if device.library and "/pyopencl/" not in device.library
     )
 

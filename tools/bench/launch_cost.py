@@ -43,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="all", help="as gemmbench --device")
     options = parser.parse_args()
-    found = discovery.devices()
+    found = discovery.list_devices()
     if not found:
         print(drivers.no_device_message(()), file=sys.stderr)
         return 2
