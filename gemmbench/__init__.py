@@ -42,9 +42,9 @@ class NothingMeasured(Exception):  # noqa: N818  the name that the API promises
         run: the rows, each with its status and reason; None if there are none.
     """
 
-    def __init__(self, sentence: str, run: Run | None = None) -> None:
+    def __init__(self, sentence: str, run: Any = None) -> None:
         super().__init__(sentence)
-        self.run = run
+        self.run: Run | None = run
 
 
 def __getattr__(name: str) -> Any:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
 from gemmbench.charts import load_matplotlib
@@ -28,30 +25,25 @@ from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
-from gemmbench.measure.child import BUILD_OPTIONS, Worker, WorkerError
+from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
-from gemmbench.model.units import clean, counted, reason_of, size, wrapped
-from gemmbench.opencl.drivers import Problem, sentence
-from gemmbench.options import CHART, PAGE, Options, Text, build, command_line, comparing, measuring, specs
-from gemmbench.options.comparing import DoctorOptions, TuneOptions
-from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
-from gemmbench.options.names import check_folder, check_overwriting, choose, choose_measured, listed_sizes
-from gemmbench.plan import select
+from gemmbench.model.units import clean, reason_of, size
+from gemmbench.opencl.drivers import Problem
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
-from gemmbench.regress.compare import BaselineSet
+from gemmbench.regress.check import AAReport, aa_report
 from gemmbench.regress.results import conclusion, sheets
-from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import Cell, Sheet, html, stack, stdout
 from gemmbench.stats.rates import view_scope, within_ceiling
-from gemmbench.suite import run as suite
-from gemmbench.suite.run import Measurement, Outcome
+from gemmbench.suite import job as jobs
+from gemmbench.suite.job import Front, Job, say, write_output
+from gemmbench.suite.options import CHART, PAGE, AnyText, Options, build, comparing, measuring, names, specs
+from gemmbench.suite.selection import every_device, select
 from gemmbench.tune import session as tuning
-from gemmbench.tune.result import Result, result
+from gemmbench.tune.result import Result
 from gemmbench.views import axis_of
 from gemmbench.views import sheets as table_sheets
 from gemmbench.views import show as show_table
@@ -59,34 +51,12 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gemmbench.pages import Wanted
+    Show = Callable[[RenderableType], None]
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
 make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
-_CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
 _MANY = 3  # runs, whose charts take a while
-
-
-def stderr() -> Console:
-    """Where progress goes."""
-    terminal = sys.stderr is not None and sys.stderr.isatty()
-    return _Messages(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
-
-
-def say(sentence: str, quiet: bool = False) -> None:
-    """Print a line on stderr, unless `quiet`. A terminal's line is wrapped at spaces."""
-    if not quiet:
-        console = stderr()
-        text = wrapped(sentence, console.width) if console.is_terminal else sentence
-        console.print(text, soft_wrap=True)
-
-
-class _Messages(Console):
-    def on_broken_pipe(self) -> None:
-        """Discard further messages if nobody reads them: rich would end the process."""
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,15 +95,17 @@ class Run(run_file.Run):
         """
         gemms = [row for row in self.rows if row.kind == "gemm"]
         if kernels is not None:
-            names = choose_measured(_text(kernels), tuple(dict.fromkeys(row.variant for row in gemms)))
-            gemms = [row for row in gemms if row.variant in names]
+            measured = names.choose_measured(
+                _text(kernels), tuple(dict.fromkeys(row.variant for row in gemms))
+            )
+            gemms = [row for row in gemms if row.variant in measured]
         if sizes is not None:
-            axis, wanted = axis_of(self), listed_sizes(_text(sizes))
+            axis, wanted = axis_of(self), names.listed_sizes(_text(sizes))
             if axis is None:
                 raise UsageError(f"--sizes needs a sweep, and {self.path or 'this run'} is not a sweep")
-            present = sorted({getattr(row.problem, axis) for row in gemms if row.problem})
-            if missing := [str(size) for size in wanted if size not in present]:
-                there = ", ".join(map(str, present))
+            lengths = sorted({getattr(row.problem, axis) for row in gemms if row.problem})
+            if missing := [str(size) for size in wanted if size not in lengths]:
+                there = ", ".join(map(str, lengths))
                 raise UsageError(f"--sizes {', '.join(missing)} was not measured; there are {there}")
             gemms = [row for row in gemms if getattr(row.problem, axis) in wanted]
         named = tuple(dict.fromkeys(row.variant for row in gemms)) if kernels else self.header.named
@@ -173,7 +145,7 @@ class Run(run_file.Run):
             return Chart(chart_views.png([self], kind or chart_views.default_kind(self), families([self])))
         path = Path(path)
         CHART.check("--plot", path)
-        draw([self], kind, path)
+        draw(self, kind, path)
         return None
 
     def report(self, path: str | Path, **values: Any) -> None:
@@ -219,23 +191,18 @@ class Run(run_file.Run):
 
         Raise `UsageError` as `text` does, or if the file is the run's own or cannot be written.
         """
-        write_text(Path(path), self.text(format, repetitions), _paths([self]))
+        write_output(Path(path), self.text(format, repetitions), _paths([self]))
 
     def check_measured(self) -> None:
         """Raise `NothingMeasured`, with the run, if it has rows on devices but none with status ok.
 
         If such rows include GEMMs, only GEMMs count. A run with rows of the host alone passes.
         """
-        on_device = [row for row in self.rows if row.device >= 0]
-        asked = [row for row in on_device if row.kind == "gemm"] or on_device
-        if asked and all(row.status != "ok" for row in asked):
-            first = asked[0]
-            what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
-            raise NothingMeasured(f"nothing was measured on the device: {what}", self)
+        jobs.check_measured(self)
 
 
 def _text(value: Any) -> str:
-    return Text().convert(value, None, None)
+    return AnyText().convert(value, None, None)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -266,10 +233,7 @@ def _with_table(comparison: comparisons.Comparison) -> Comparison:
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
-    """Return a decorator that shows the options of a class in a function's signature and docstring.
-
-    Options replace ``**values`` as keyword-only parameters. Command-line-only options are excluded.
-    """
+    """Return a decorator that shows the options of a class in a function's signature and docstring."""
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
@@ -288,11 +252,11 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
     return decorate
 
 
-def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
+def _command(kind: type[measuring.MeasurementOptions]) -> Callable[..., Run]:
     """Return the API function of a measuring command: it measures, draws, reports and returns the run."""
 
     def measure(**values: Any) -> Run:
-        return _measured(build(kind, values))
+        return _shown(_returned(jobs.Measurement(build(kind, values))).run)
 
     measure.__name__ = measure.__qualname__ = kind.command.replace("-", "_")
     measure.__doc__ = kind.help
@@ -304,18 +268,6 @@ square = _command(measuring.SquareOptions)
 sweep_k = _command(measuring.SweepKOptions)
 workloads = _command(measuring.WorkloadsOptions)
 gemm = _command(measuring.GemmOptions)
-
-
-def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Create or replace a file with text in one step, so that no reader sees half of it.
-
-    Raise `UsageError` if it is one of the inputs or cannot be written. Then the file is unchanged.
-    """
-    check_overwriting([("--out", path)], [("", other) for other in inputs])
-    try:
-        run_file.replace_file(path, text.encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -348,17 +300,17 @@ class Devices(list[DeviceFacts]):
 def devices() -> Devices:
     """Every OpenCL device, in the order of ``--device``, from a child process. `UsageError` without any."""
     with Worker(make_machine) as worker:
-        return Devices(suite.every_device(worker)[0])
+        return Devices(every_device(worker)[0])
 
 
-@_takes(DoctorOptions)
+@_takes(comparing.DoctorOptions)
 def doctor(**values: Any) -> list[Finding]:
     """Find what slows this machine down, and how to fix it: ``gemmbench doctor``. It changes nothing.
 
     Takes half a second and the time to list the devices. Each finding has the ``problem``, the ``fix``, its
     ``command``, and what was ``seen``. Raise `UsageError` if there is no such device.
     """
-    return list(examined(build(DoctorOptions, values).device)[0].findings)
+    return list(examined(build(comparing.DoctorOptions, values).device)[0].findings)
 
 
 def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
@@ -380,14 +332,16 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
         except WorkerError as error:
             trouble = str(error)
         except UsageError as error:
-            if selector != os.environ.get(DEVICE_VARIABLE):
+            if selector != os.environ.get(measuring.DEVICE_VARIABLE):
                 raise
             missing = str(error)
     problems = (*worker.problems, *broken)
     machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=problems)
     report = examine(machine)
     if missing:
-        finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")
+        finding = Finding(
+            f"{measuring.DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices"
+        )
         report = replace(report, findings=(finding, *report.findings))
     return report, machine
 
@@ -403,76 +357,71 @@ def load(path: str | Path) -> Run:
     return _shown(replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows)))
 
 
-def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
-    """Measure, with progress, warnings and notes on stderr unless --quiet. Return the outcome and the run."""
-    warn(measurement.header.host, measurement.worker, chosen.quiet)
-    with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
-        outcome = measurement.run(progress.handle)
-    for note in (*chosen.remarks, *outcome.notes):
-        say(note, chosen.quiet)
-    return outcome, _shown(outcome.run)
+def run(job: Job, show: Show | None = None) -> int:
+    """Run a command, and return its exit status. With `show`, print what the command line prints."""
+    with _showing_run():
+        return jobs.run_job(job, _front(show))
 
 
-def _measured(chosen: MeasurementOptions) -> Run:
-    """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
-    with suite.prepared(chosen, make_machine) as measurement:
-        outcome, run = follow(measurement, chosen)
-    finish(outcome, run, chosen)
-    return run
+def _front(show: Show | None = None) -> Front:
+    return Front(make_machine, make_caching_machine, draw, write_report, _as_asked, show)
 
 
-def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool = False) -> None:
-    """Draw the chart and write the page that the options ask for, if a measured run has rows.
+_Job = TypeVar("_Job", bound=Job)
 
-    Raise `UsageError` first if a row could not be saved, and later if a chart or page cannot be written. Then
-    raise `KeyboardInterrupt` if Ctrl-C ended the run. Last, raise `NothingMeasured` if no device row has a
-    result and no row is wrong. `verbose` prints on stderr what was written, unless --quiet.
-    """
-    quiet = chosen.quiet or not verbose
-    if outcome.error:
-        raise UsageError(str(outcome.error))
-    if chosen.save and not outcome.interrupted:
-        say(f"Saved {counted(len(run.rows), 'row')} in {chosen.save}.", quiet)
-    if chosen.plot and run.rows:
-        draw([run], chosen.chart, chosen.plot)
-        say(f"Drew {chosen.plot}.", quiet)
-        if chosen.save and chosen.chart is None and len({row.title for row in run.rows}) > _CROWD:
-            say(f"gemmbench plot {chosen.save} --kind ladder shows what each kernel gains.", quiet)
-    if chosen.report and run.rows:
-        write_report([run], chosen.report)
-        say(f"Wrote {chosen.report}.", quiet)
-    if outcome.interrupted:
+
+def _returned(job: _Job) -> _Job:
+    """Run a command that was called from Python. Raise KeyboardInterrupt after Ctrl-C."""
+    if run(job) == jobs.INTERRUPTED:
         raise KeyboardInterrupt
-    if run.ok:
-        run.check_measured()
+    return job
 
 
-def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
-    """Draw a chart of runs; `UsageError` if it cannot be drawn or written."""
+@contextmanager
+def _showing_run() -> Iterator[None]:
+    """Give a `NothingMeasured` a run that can show itself."""
+    try:
+        yield
+    except NothingMeasured as error:
+        error.run = error.run and _shown(error.run)
+        raise
+
+
+def _as_asked(run: run_file.Run, options: Any) -> RenderableType:
+    return render_run(_shown(run), getattr(options, "format", "table"), bool(options.verbose), options.quiet)
+
+
+def render_run(
+    run: Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
+) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
+
+    Print how many rows a text format excludes on stderr, unless `quiet`.
+    """
+    if format not in exports.FORMATS and not repetitions:
+        return run.table(verbose)
+    if sentence := exports.left_out(run, format):
+        say(sentence, quiet)
+    return run.text(format, repetitions)
+
+
+def draw(subject: run_file.Run | comparisons.Comparison, kind: str | None, path: Path) -> None:
+    """Draw a chart of a run or a comparison; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views  # matplotlib takes a second to import
 
+    if isinstance(subject, comparisons.Comparison):
+        from gemmbench.charts import pane
+
+        pane.draw_panes(lambda: chart_views.ratios(subject), path, "compared rows")
+    else:
+        draw_runs([subject], kind, path)
+
+
+def draw_runs(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
+    """Draw runs in one chart; `UsageError` if it cannot be drawn or written."""
+    from gemmbench import chart_views
+
     chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
-
-
-_IGNORED = {
-    BUILD_OPTIONS: "it would change how kernels are built",
-    "PYOPENCL_CTX": "--device selects the device",
-}
-
-
-def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
-    """Print warnings on stderr: failing drivers, ignored environment variables, and busy CPU cores.
-
-    Cores count as busy if other programs use 0.3 or more in all. `quiet` prints nothing.
-    """
-    for problem in worker.failing:
-        say(f"{sentence(problem)}.", quiet)
-    for name, reason in _IGNORED.items():
-        if os.environ.get(name):
-            say(f"{name} is ignored: {reason}.", quiet)
-    if host.busy >= BUSY_CORES:
-        cores = f"{host.busy:.1f} of {host.cores} cores"
-        say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
 
 
 Source = run_file.Run | str | Path
@@ -489,50 +438,25 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    chosen = build(comparing.CompareOptions, values)
-    comparison = compared(runs_of(baseline), runs_of(new), chosen)
-    draw_and_report(comparison, chosen)
-    return comparison
+    job = comparison_job(baseline, new, build(comparing.CompareOptions, values))
+    job.front = _front()
+    job.draw(lambda _: None)
+    return _with_table(job.comparison)
 
 
-def compared(
-    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.CompareOptions
-) -> Comparison:
+def comparison_job(
+    baseline: Source | Iterable[Source], new: Source | Iterable[Source], chosen: comparing.CompareOptions
+) -> checking.ComparisonJob:
     """Compare new runs with baselines.
 
     Raise `UsageError` if a file is both, a run has no rows, or an output would replace an input.
     """
-    old_paths, new_paths = _paths(baselines), _paths(news)
-    resolved = {path.resolve() for path in old_paths}
-    if same := next((path for path in new_paths if path.resolve() in resolved), None):
+    baselines, news = runs_of(baseline), runs_of(new)
+    resolved = {path.resolve() for path in _paths(baselines)}
+    if same := next((path for path in _paths(news) if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both baseline and new run")
-    check_overwriting(chosen.outputs, [("", path) for path in (*old_paths, *new_paths)])
-    _check_rows((*baselines, *news))
-    return _with_table(comparisons.compare(baselines, news, chosen.rules))
-
-
-def draw_and_report(
-    comparison: comparisons.Comparison,
-    chosen: comparing.CompareOptions | comparing.CheckOptions,
-    quiet: bool = True,
-) -> None:
-    """Draw a comparison's chart with --plot, and write its page with --report, which only check has.
-
-    Draw nothing if no row has a ratio. Print the names of the files on stderr unless `quiet`, the default.
-    Raise `UsageError` if a file cannot be written.
-    """
-    if chosen.plot and any(line.ratio for line in comparison.lines):
-        from gemmbench.chart_views import ratios
-        from gemmbench.charts import pane
-
-        pane.draw_panes(lambda: ratios(comparison), chosen.plot, "compared rows")
-        say(f"Drew {chosen.plot}.", quiet)
-    if isinstance(chosen, comparing.CheckOptions) and chosen.report:
-        from gemmbench.pages import Wanted
-
-        runs = [*comparison.bases, *comparison.news]
-        write_report(runs, chosen.report, Wanted(comparison=comparison, rules=comparison.rules))
-        say(f"Wrote {chosen.report}.", quiet)
+    _check_inputs([*baselines, *news], chosen)
+    return checking.ComparisonJob(chosen, comparisons.compare(baselines, news, chosen.rules))
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
@@ -546,8 +470,9 @@ def _paths(runs: Iterable[run_file.Run]) -> list[Path]:
     return [Path(run.path) for run in runs if run.path]
 
 
-def _check_rows(runs: Iterable[run_file.Run]) -> None:
-    """Raise `UsageError` if a run has no rows."""
+def _check_inputs(runs: Sequence[run_file.Run], chosen: Options) -> None:
+    """Raise `UsageError` if an output would replace a run's file, or a run has no rows."""
+    names.check_overwriting(chosen.outputs, [("", path) for path in _paths(runs)])
     for run in runs:
         if not run.rows:
             raise UsageError(f"{run.path} has no rows to compare")
@@ -568,56 +493,24 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         NothingMeasured: no case gave a result, or nothing could be compared.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(comparing.CheckOptions, values)
-    with checked(runs_of(baselines), chosen) as job:
-        outcome = follow_check(job, chosen)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    if outcome.error:
-        raise UsageError(str(outcome.error))
-    if chosen.aa:
-        check_repeated(job)
-        return aa_report([job.run], chosen.rules)
-    comparison = comparison_of(job, outcome)
-    if not comparison.compared:
-        raise NothingMeasured(comparisons.why_nothing(comparison), _shown(job.run))
-    draw_and_report(comparison, chosen)
-    return _with_table(comparison)
+    job = _returned(check_job(baselines, build(comparing.CheckOptions, values)))
+    if job.options.aa:
+        with _showing_run():
+            job.check_repeated()
+        return aa_report([job.run], job.options.rules)
+    return _with_table(job.comparison)
 
 
-def check_repeated(job: checking.Job) -> None:
-    """Raise `NothingMeasured` if no row of an A/A measurement has a result."""
-    if all(row.status != "ok" for row in job.rows):
-        what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
-        raise NothingMeasured(what, _shown(job.run))
+def check_job(
+    baselines: Iterable[Source], chosen: comparing.CheckOptions, command: Sequence[str] = ()
+) -> checking.CheckJob:
+    """Prepare `gemmbench check`. `command` is stored in the header, by default built from the options.
 
-
-def checked(
-    baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
-) -> AbstractContextManager[checking.Job]:
-    """Return a context that prepares `gemmbench check`: it starts the measuring process, and ends it on exit.
-
-    Raise `UsageError`, also on entry, if the runs, options or devices do not match. `command` is stored in
-    the header; by default it is built from the options.
+    Raise `UsageError` if the runs and options do not match.
     """
-    check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
-    _check_rows(baselines)
-    words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    return checking.prepared(BaselineSet(tuple(baselines), chosen.rules), chosen, words, make_machine)
-
-
-def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
-    """Measure, with progress and warnings on stderr."""
-    warn(job.header.host, job.worker, chosen.quiet)
-    job.open_file()
-    with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
-        return checking.follow(job, progress.handle)
-
-
-def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Comparison:
-    """Return the comparison of a check. After an interruption, compare the rows measured so far."""
-    baseline = job.baseline
-    return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
+    runs = runs_of(baselines)
+    _check_inputs(runs, chosen)
+    return checking.CheckJob(chosen, runs, command)
 
 
 @_takes(comparing.ReportOptions)
@@ -638,28 +531,24 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
     """
     load_matplotlib()
     from gemmbench import chart_views
-    from gemmbench.pages import Wanted
 
     every, charts = tuple(chart_views.KINDS), chosen.charts
     known = {"": None, "all": every, "none": ()}
-    kinds = known[charts] if charts in known else choose(charts, every, "kind of chart")
+    kinds = known[charts] if charts in known else names.choose_names(charts, every, "kind of chart")
     runs = runs_of([each for source in sources for each in _saved_in(source)])
     if not runs:
         raise UsageError("report takes saved runs: gemmbench report run.jsonl")
     paths = (Path(each.path if isinstance(each, run_file.Run) else each) for each in sources)
-    names = (path.resolve().stem for path in paths)
+    stems = (path.resolve().stem for path in paths)
     if len(runs) > _MANY and kinds != ():
         say(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
-    path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
-    write_report(runs, path, Wanted(chosen.title or "", kinds, chosen.rules))
+    path = chosen.out or Path(f"{next(filter(None, stems), 'report')}.html")
+    write_report(runs, path, title=chosen.title or "", charts=kinds, rules=chosen.rules)
     return path
 
 
 def _saved_in(source: Source) -> list[Source]:
-    """Return a list of a run or file itself, or of a folder's .jsonl files, sorted by name.
-
-    Raise `UsageError` if a folder has none.
-    """
+    """Return a list of a run or file itself, or of a folder's .jsonl files, sorted by name."""
     if isinstance(source, run_file.Run) or not Path(source).is_dir():
         return [source]
     files: list[Source] = [*sorted(Path(source).glob("*.jsonl"))]
@@ -668,20 +557,20 @@ def _saved_in(source: Source) -> list[Source]:
     return files
 
 
-def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None = None) -> None:
-    """Write or replace an .html page about runs. Without `wanted`, title and charts are the default ones.
+def write_report(runs: Sequence[run_file.Run], path: Path, **wanted: Any) -> None:
+    """Write or replace an .html page about runs. `wanted` are arguments of `pages.Wanted`.
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
     PAGE.check("--out", path)
-    from gemmbench.pages import report_html  # matplotlib takes a second to import
+    from gemmbench.pages import Wanted, report_html  # matplotlib takes a second to import
 
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    write_text(path, report_html(runs, wanted), _paths(runs))
+    write_output(path, report_html(runs, Wanted(**wanted)), _paths(runs))
 
 
-@_takes(TuneOptions)
+@_takes(comparing.TuneOptions)
 def tune(**values: Any) -> Result:
     """Search a kernel's parameters, save the best if it beats the preset, and return the results.
 
@@ -690,47 +579,9 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(TuneOptions, values)
-    with tuning.prepared(chosen, make_machine, make_caching_machine) as search:
-        outcome = follow_tuning(search, chosen)
-    finish_tuning(search, outcome, chosen)
-    return check_tuned(outcome.run)
-
-
-def follow_tuning(search: tuning.Tuning, chosen: TuneOptions) -> Outcome:
-    """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    warn(search.host, search.worker, chosen.quiet)
-    with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
-        return search.run(progress.handle)
-
-
-def finish_tuning(
-    search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False
-) -> None:
-    """Save the winner, with notes on stderr, unless the search was interrupted. Then write the page.
-
-    Raise `UsageError` before that if a row could not be saved, and `KeyboardInterrupt` at the end after an
-    interruption. `verbose` prints the page's name, unless --quiet.
-    """
-    if outcome.error:
-        raise UsageError(str(outcome.error))
-    for note in () if outcome.interrupted else search.keep(outcome.run):
-        say(note, chosen.quiet)
-    if chosen.report and outcome.run.rows:
-        write_report([outcome.run], chosen.report)
-        say(f"Wrote {chosen.report}.", chosen.quiet or not verbose)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-
-
-def check_tuned(run: run_file.Run) -> Result:
-    """Return the ranked results of a tuning run. Raise `NothingMeasured` if no configuration has a time."""
-    best = result(run)
-    if not best.ranked:
-        trouble = best.default.trouble if best.default else None
-        reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
-        raise NothingMeasured(f"no configuration could be measured{reason}", _shown(run))
-    return best
+    job = _returned(tuning.Tuning(build(comparing.TuneOptions, values)))
+    with _showing_run():
+        return job.result()
 
 
 def new_kernel(path: str | Path) -> Path:
@@ -741,7 +592,7 @@ def new_kernel(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix != KERNEL or not NAME.fullmatch(path.stem):
         raise UsageError(f"--new {path}: a kernel is a {KERNEL} file with a plain name, such as mine{KERNEL}")
-    check_folder("--new", path)
+    names.check_folder("--new", path)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(raw(SCAFFOLD))

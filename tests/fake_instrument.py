@@ -96,15 +96,13 @@ class FakeInstrument:
     ) -> Handle:
         number = next(self._numbers)
         self.log.append(("prepare", number, case.variant, like, problem))
-        key = f"former {case.variant}" if case.former else case.variant
+        key = f"former {case.variant}" if case.kernels else case.variant
         self._scripts[number] = iter(self.seconds.get(key, repeat(0.001)))
         self._cases[number] = case, problem
         return Handle(self, number, self.prepared, watch=self.watch)
 
-    def for_former(
-        self, case: Case, device: DeviceFacts | None
-    ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        return self.other or self, case.former_case, device
+    def for_old(self, old: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+        return self.other or self, old, device
 
     def verify(self, handle: int, when: When) -> Verified:
         self.log.append(("verify", handle, when))

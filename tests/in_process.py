@@ -85,10 +85,8 @@ class InProcess:
         number = next(self._numbers)
         return Handle(self, number, self._call(Prepare(number, case, device, policy, like, problem)))
 
-    def for_former(
-        self, case: Case, device: DeviceFacts | None
-    ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        return self, case.former_case, device
+    def for_old(self, old: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+        return self, old, device
 
     def verify(self, handle: int, when: When) -> Verified:
         verified: Verified = self._call(Verify(handle, when))

@@ -29,7 +29,8 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, PLAIN_DTYPES, encode
 from gemmbench.model.instrument import NotMeasuredError, When
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan, select
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import select
 from tests import rounding
 
 OURS = ("nv-wgmma", "nv-mma", "nv-async", "cpu-packed", "gpu-tile", "tiled", "naive-fp8", "naive")

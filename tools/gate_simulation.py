@@ -22,9 +22,9 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
-from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
 from gemmbench.regress.compare import BaselineSet, Comparison, compare, match_key, replicates_in
+from gemmbench.suite.options.comparing import CheckOptions, Rules
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "aa"
 LIBRARIES = ("numpy", "cublas")
@@ -102,9 +102,11 @@ def _checked(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compari
 def _job(bases: Sequence[Run], worker: Worker, rules: Rules) -> Comparison:
     header = bases[0].header
     plan = tuple(_case(row) for row in bases[0].rows)
-    job = check.Job(BaselineSet(tuple(bases), rules), plan, header, header.policy, worker)
+    job = check.CheckJob(CheckOptions(), bases)
+    job.baseline, job.plan, job.worker = BaselineSet(tuple(bases), rules), plan, worker
+    job.header = header
     job.clock = lambda: LOOK_S * len(job.rows)
-    return _result(check.check(job))
+    return _result(check.check_rows(job))
 
 
 def _case(row: Row) -> Case:

@@ -21,7 +21,7 @@ VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
     "lines of gemmbench/": 33_000,
-    "files of gemmbench/": 101,
+    "files of gemmbench/": 103,
     "import lines of gemmbench/": 1_900,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
     "words in docstrings of gemmbench/": 37_500,

@@ -85,11 +85,7 @@ class _LazyGroup(click.Group):
 
     # click overloads main() for its standalone mode.
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run the command and exit with its status.
-
-        Each error is printed as one sentence on stderr, without a traceback. Usage and output errors and a
-        run without results exit with 2, Ctrl-C with 130, and unexpected errors with 70.
-        """
+        """Run the command and exit with its status. Each error is one sentence on stderr."""
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
@@ -124,15 +120,12 @@ def load_command(name: str) -> click.Command:
     """Import a command of `COMMANDS`, and make Ctrl-C and SIGTERM raise KeyboardInterrupt from then on."""
     module = importlib.import_module(f"gemmbench.cli.{COMMANDS[name][0]}")
     _install_signal_handlers()
-    command: click.Command = getattr(module, name.replace("-", "_"))
+    command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
     return command
 
 
 def _print_error(sentence: str, status: int) -> int:
-    """Print an error on stderr, if that can be written. Return the exit status.
-
-    It is one line, which is wrapped at spaces on a terminal.
-    """
+    """Print an error on stderr, if that can be written. Return the exit status."""
     line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
     line = f"gemmbench: {line}"
     if sys.stderr.isatty():
@@ -145,10 +138,7 @@ def _print_error(sentence: str, status: int) -> int:
 
 
 def _print_internal_error(error: Exception) -> int:
-    """Print an unexpected error as one line, with its file and line but no traceback.
-
-    Return EXIT_INTERNAL, because exit status 1 means a regression.
-    """
+    """Print an unexpected error as one line. Its status is not 1, which means a regression."""
     import traceback  # this and pathlib take 5 % of the time of --help
     from pathlib import Path
 
@@ -166,20 +156,14 @@ def drop_output() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null for each standard stream that is closed.
-
-    Otherwise a pipe or saved run gets its file descriptor, and receives what libraries print.
-    """
+    """Open /dev/null for each closed standard stream: libraries would print into other files."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(descriptor)
 
 
 def _install_signal_handlers() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt.
-
-    Only default handlers are replaced, and only in the main thread. Until then see `gemmbench.__main__`.
-    """
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
@@ -187,10 +171,7 @@ def _install_signal_handlers() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, unless an import is running, which could lose it.
-
-    During an import, send the signal again 20 ms later.
-    """
+    """Raise KeyboardInterrupt; during an import, which could lose it, 20 ms later."""
     while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     if frame is None:
@@ -201,10 +182,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _click_sentence(error: click.ClickException) -> str:
-    """Return a click error as a sentence, with a pointer to --help for usage errors.
-
-    Suggest --kernel-file if an unexpected argument is a .cl file, and only options that resemble a wrong one.
-    """
+    """A click error as a sentence, with a pointer to --help. Suggest only similar options."""
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         wrong = error.option_name.strip("-")
         error.possibilities[:] = [

@@ -1,4 +1,4 @@
-"""`gemmbench kernels`, `devices` and `doctor`: what is there and what holds it back."""
+"""`gemmbench kernels`, `devices_command` and `doctor_command`: what is there and what holds it back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.cli.running import Grouped, takes
-from gemmbench.doctor import page, to_record
+from gemmbench.doctor import diagnosis_page, to_record
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
@@ -30,13 +30,14 @@ from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.opencl.drivers import Problem, sentence
-from gemmbench.options import names
-from gemmbench.options.comparing import DoctorOptions, KernelsOptions
-from gemmbench.plan import gemm_plan
 from gemmbench.report import notes, table
-from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
-from gemmbench.suite.run import every_device, header_of, opened_devices
+from gemmbench.suite.job import Job, header_of
+from gemmbench.suite.options import names
+from gemmbench.suite.options.comparing import DoctorOptions, KernelsOptions
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import every_device, opened_devices
+from gemmbench.suite.session import Listen
 
 _DEFAULTS = "These are defaults. A run may use others, for its device or from tune: -v shows them."
 _IDEA = 40  # columns, so that a line has 80
@@ -49,9 +50,9 @@ _KERNELS_HELP = """List the GEMM kernels, or explain one.
     """
 
 
-@click.command(cls=Grouped, help=_KERNELS_HELP)
+@click.command("kernels", Grouped, help=_KERNELS_HELP)
 @takes(KernelsOptions)
-def kernels(options: KernelsOptions) -> None:
+def kernels_command(options: KernelsOptions) -> None:
     """``gemmbench kernels``."""
     if new := options.new:
         context = click.get_current_context()
@@ -61,7 +62,7 @@ def kernels(options: KernelsOptions) -> None:
                 word = max(param.opts, key=len)
                 raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
-        running.say(
+        running.print_line(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
@@ -74,17 +75,13 @@ def kernels(options: KernelsOptions) -> None:
     if options.plot:
         raise UsageError("--plot is for --resources")
     if options.describe is None:
-        running.show(ladder(names.choose_kernels("all", "all", user_kernels)))
+        running.print_output(ladder_table(names.choose_kernels("all", "all", user_kernels)))
         return
     for variant in names.choose_kernels(options.describe, "none", user_kernels, add_unnamed=False):
-        running.show(entry_page(entry(variant)))
+        running.print_output(entry_page(describe_variant(variant)))
 
 
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
-    """Build the chosen kernels, print their registers and memory, and draw a chart with --plot.
-
-    Raise `UsageError` with --describe, or if only libraries are chosen.
-    """
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
     written = [variant for variant in chosen if variant.launches.passes]
@@ -92,13 +89,10 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    run = built(options.device, written, dtypes, running.command_words())
-    running.show(stack(sheets(run)))
-    if options.plot:
-        running.draw([run], "resources", options.plot)
+    running.execute(KernelBuild(options, written, dtypes))
 
 
-def entry(variant: Variant) -> Entry:
+def describe_variant(variant: Variant) -> Entry:
     """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
@@ -121,11 +115,8 @@ def entry(variant: Variant) -> Entry:
     return Entry(variant.name, variant.family, variant.idea, facts, pictures)
 
 
-def ladder(variants: Sequence[Variant]) -> RenderableType:
-    """Build a table with a line for each variant, grouped by family.
-
-    It shows the requirements, the first type with the number of others, and the start of the idea.
-    """
+def ladder_table(variants: Sequence[Variant]) -> RenderableType:
+    """A table with a line for each variant by family: needs, types and the start of the idea."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in ("kernel", "needs", "types", "idea"):
         table.add_column(column, no_wrap=column != "idea")
@@ -146,9 +137,7 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
-    """List what a device needs for a variant with one preset: library, extensions, images and local memory.
-    `dtype` defaults to the variant's first type.
-    """
+    """What a device needs for a variant with one preset, of `dtype` or the variant's first type."""
     dtype = dtype or variant.needs.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library.needs] if variant.library and variant.library.needs else []
@@ -164,7 +153,6 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
 
 
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
-    """The requirements of each preset that differ from the default preset's, as text by preset name."""
     default = _needs_of(variant, "default")
     by_family = {}
     for family in variant.parameters.presets:
@@ -176,10 +164,6 @@ def _needs_of_presets(variant: Variant) -> dict[str, str]:
 
 
 def _parameter(variant: Variant, name: str) -> str:
-    """Describe a parameter: default, idea, allowed values, and presets that differ.
-
-    A parameter without a default is chosen by problem and device.
-    """
     default = variant.parameters.presets.get("default", {}).get(name)
     item = variant.parameters[name]
     families: dict[int, list[str]] = {}
@@ -205,30 +189,35 @@ def _named(variant: Variant) -> list[str]:
     ]
 
 
-def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
-    """Build the variants on the selected devices without running them, with progress on stderr.
+class KernelBuild(Job):
+    """`kernels --resources`: build variants without running them, for a problem of 1024 x 1024 x 1024."""
 
-    The rows have resources but no samples, or the reason why a variant was not built. Work-groups are shaped
-    for a problem of 1024 x 1024 x 1024. Raise `UsageError` if no device matches.
-    """
-    policy = Policy()
-    with Worker(api.make_machine) as worker:
-        devices, host = opened_devices(worker, selector)
-        for problem in worker.failing:
-            api.say(f"{sentence(problem)}.")
-        header = header_of(devices, host, policy, command)
-        plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
-        rows: list[Row] = []
-        with Progress(api.stderr(), quiet=False, verbose=0) as progress:
-            progress.handle(Planned(len(plan)))
-            for number, step in enumerate(plan, 1):
-                if isinstance(step, Skip):
-                    rows.append(step.row)
-                else:
-                    progress.handle(Started(number, step.label))
-                    rows.append(worker.inspect(step, devices[step.device], policy))
-                progress.handle(Finished(rows[-1]))
-    return Run(header, tuple(rows))
+    is_timed = False
+    chart = "resources"
+
+    def __init__(self, options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
+        super().__init__(options)
+        self._chosen, self._dtypes, self._words = chosen, dtypes, running.command_words()
+
+    def prepare(self) -> None:
+        devices, host = opened_devices(self.worker, self.options.device)
+        self.header = header_of(devices, host, Policy(), self._words)
+        problems = [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in self._dtypes]
+        self.plan = gemm_plan(devices, self._chosen, problems)
+
+    def measure(self, listen: Listen) -> None:
+        listen(Planned(len(self.plan)))
+        for number, step in enumerate(self.plan, 1):
+            if isinstance(step, Skip):
+                self.rows.append(step.row)
+            else:
+                listen(Started(number, step.label))
+                device = self.header.devices[step.device]
+                self.rows.append(self.worker.inspect(step, device, self.header.policy))
+            listen(Finished(self.rows[-1]))
+
+    def rendered(self) -> RenderableType:
+        return stack(resource_sheets(self.run))
 
 
 _LEGEND = {
@@ -239,18 +228,14 @@ _LEGEND = {
 }
 
 
-def sheets(run: Run) -> list[Sheet]:
+def resource_sheets(run: Run) -> list[Sheet]:
     """A table for each device and data type: a line for each kernel of each variant."""
     tables = units.by_key(((row.device, row.dtype), row) for row in run.rows)
     return [_sheet(run, *key, rows) for key, rows in tables.items()]
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
-    """Build the resource table of a device and data type, with a line for each kernel as built.
-
-    Registers and spills appear only if the driver reports them. Private memory does not appear for a CPU:
-    Intel's runtime reports that of a vector of work-items and one more, and PoCL the same for every kernel.
-    """
+    """The resource table of a device and data type. CPU drivers report no useful private memory."""
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
     memory = ("local",) if run.header.devices[device].type == "cpu" else ("private", "local")
@@ -283,10 +268,6 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 
 def _cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Cell, ...]:
-    """Format the group sizes and the named sorts of memory of a kernel.
-
-    Registers and spills are added if `reported`; missing values show -.
-    """
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(getattr(kernel, f"{name}_bytes"))) for name in memory]
     if reported:
@@ -296,9 +277,9 @@ def _cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Ce
     return tuple(cells)
 
 
-@click.command(cls=Grouped, help="List the OpenCL devices and their drivers.")
+@click.command("devices", Grouped, help="List the OpenCL devices and their drivers.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
-def devices(as_json: bool) -> None:
+def devices_command(as_json: bool) -> None:
     """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
@@ -315,10 +296,7 @@ def devices(as_json: bool) -> None:
 def devices_table(
     listed: Sequence[DeviceFacts], host: HostFacts | None = None, problems: Iterable[Problem] = ()
 ) -> RenderableType:
-    """List every device with driver, memory, types and warnings.
-
-    Then list the host, if given, and the problems of other drivers.
-    """
+    """List every device, then the host and the problems of other drivers."""
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
         title = f"host  {host.label}, {units.counted(host.cores, 'core')}"
@@ -348,7 +326,6 @@ def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
 
 
 def _types(device: DeviceFacts) -> str:
-    """The types with their native vector widths, then those it lacks."""
     supported = [name for name in DEVICE_DTYPES if name in device.dtypes]
     takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in supported]
     lacks = [name for name in DEVICE_DTYPES if name not in supported]
@@ -360,8 +337,8 @@ def _doctor(options: DoctorOptions) -> None:
     if options.json:
         click.echo(json.dumps(to_record(report), indent=2))
     else:
-        content = page(report, machine.chosen, options.verbose)
+        content = diagnosis_page(report, machine.chosen, options.verbose)
         table.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 
-doctor = running.command(DoctorOptions, _doctor)
+doctor_command = running.command(DoctorOptions, _doctor)

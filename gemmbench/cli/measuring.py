@@ -9,64 +9,60 @@ from rich.console import Group
 from rich.text import Text
 
 from gemmbench import api
-from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
+from gemmbench.cli import running
 from gemmbench.cli.running import Grouped, takes
 from gemmbench.gemm.workloads import SETS
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.measure.child import Worker
 from gemmbench.model.kernel_files import opening
-from gemmbench.model.units import age, clean, counted, listed
-from gemmbench.options import measuring
-from gemmbench.options.comparing import TuneOptions
-from gemmbench.options.names import choose
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
 from gemmbench.probes.memory import MemoryProbe
-from gemmbench.report.table import Entry, catalogue, entry_page, stack, stdout
-from gemmbench.suite.cached import TunedPresets
-from gemmbench.tune import session as tuning
-from gemmbench.tune.result import result, sheets
+from gemmbench.report.table import Entry, catalogue, entry_page, stack
+from gemmbench.suite.options import measuring
+from gemmbench.suite.options.comparing import TuneOptions
+from gemmbench.suite.options.names import choose_names
+from gemmbench.tune.session import Tuning, forget
 
-gemm, square, sweep_k = map(
+gemm_command, square_command, sweep_k_command = map(
     running.command, (measuring.GemmOptions, measuring.SquareOptions, measuring.SweepKOptions)
 )
 
 
 def _peak(options: measuring.PeakOptions) -> None:
-    """Measure peaks, or explain the probes that --describe names."""
     if options.describe is None:
-        running.measure(options)
+        running.measure_and_show(options)
     elif options.describe == measuring.EVERY_PROBE:
-        heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
-        running.show(Group(*catalogue(entries(), heads)))
+        heads = {family: f"{family}: {idea}" for family, idea in measuring.PROBE_FAMILIES.items()}
+        running.print_output(Group(*catalogue(list_probes(), heads)))
     else:
-        chosen = choose(options.describe, NAMES, "probe")
-        running.show(stack(entry_page(entry(probe)) for probe in chosen))
+        chosen = choose_names(options.describe, PROBE_NAMES, "probe")
+        running.print_output(stack(entry_page(describe_probe(probe)) for probe in chosen))
 
 
 def _workloads(options: measuring.WorkloadsOptions) -> None:
     if options.dry_run:
         for name in options.set_names:
-            running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
+            running.print_output(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
         if options.left_out:
-            running.say(options.left_out.sentence)
-    running.measure(options)
+            running.print_line(options.left_out.sentence)
+    running.measure_and_show(options)
 
 
-peak = running.command(measuring.PeakOptions, _peak)
-workloads = running.command(measuring.WorkloadsOptions, _workloads)
+peak_command = running.command(measuring.PeakOptions, _peak)
+workloads_command = running.command(measuring.WorkloadsOptions, _workloads)
 
 
-NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
+PROBE_NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
-def entries() -> list[Entry]:
+def list_probes() -> list[Entry]:
     """List every probe with its family and idea."""
     compute = [Entry(probe.name, measuring.COMPUTE, probe.idea) for probe in PROBES.values()]
     return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
-def entry(name: str) -> Entry:
-    """Describe the probe of a name: idea, facts and the opening comments of its kernel files."""
+def describe_probe(name: str) -> Entry:
+    """Describe a probe: idea, facts and the opening comments of its kernel files."""
     if name in PROBES:
         probe = PROBES[name]
         return Entry(name, measuring.COMPUTE, probe.idea, _compute_facts(probe), [*map(opening, probe.files)])
@@ -76,7 +72,6 @@ def entry(name: str) -> Entry:
 
 
 def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
-    """Labels and texts of what an arithmetic probe measures: types, and variants or matrix instructions."""
     facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
@@ -93,7 +88,6 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
 
 
 def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
-    """Labels and texts of what a memory probe measures: widths, access variants, counted bytes, checks."""
     facts = {}
     if probe.widths:
         facts["widths"] = _listed(probe.widths)
@@ -135,64 +129,13 @@ _TUNE_HELP = """Search for a kernel's best parameters on this device.
     """
 
 
-@click.command(cls=Grouped, help=_TUNE_HELP)
+@click.command("tune", Grouped, help=_TUNE_HELP)
 @takes(TuneOptions)
-def tune(options: TuneOptions) -> None:
+def tune_command(options: TuneOptions) -> None:
     """``gemmbench tune``."""
     if options.forget:
-        _forget(options)
+        with Worker(api.make_machine) as worker:
+            for line in forget(worker, options):
+                running.print_line(line)
         return
-    with tuning.prepared(options, api.make_machine, api.make_caching_machine) as prepared:
-        if options.dry_run:
-            _print_space(prepared, options)
-            return
-        outcome = api.follow_tuning(prepared, options)
-    run = outcome.run
-    if run.rows:
-        running.show(stack(sheets(run, options.top)))
-    try:
-        api.finish_tuning(prepared, outcome, options, verbose=True)
-    except KeyboardInterrupt:
-        where = f"{counted(len(run.rows), 'row')} saved in {run.path}; the same command continues"
-        api.say(f"gemmbench: interrupted; {where}")
-        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    api.say(
-        f"Saved {counted(len(run.rows), 'row')} in {run.path}; the same command continues.", options.quiet
-    )
-    first = result(run).default
-    if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
-        raise click.exceptions.Exit(EXIT_WRONG)
-    api.check_tuned(run)
-
-
-def _forget(options: TuneOptions) -> None:
-    """Delete the device's tuned presets and print each, or say that there are none.
-
-    Without --kernel, forget all kernels; without --dtype, all types. --device must match one device.
-    """
-    name = options.variant.name if options.variant else None
-    dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
-    with tuning.selected(options.device, api.make_machine) as (_, device, _host):
-        gone = tuning.forget(device, name, dtypes)
-        for preset in gone:
-            running.say(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
-        if not gone:
-            running.say(f"Nothing is saved for this in {TunedPresets().path(device)}.")
-
-
-def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
-    """Print the search space: problems, parameter values, counts and the estimated time."""
-    console, space, problems = stdout(), prepared.task.space, prepared.task.problems
-    console.print(Text(clean(prepared.task.device.title)))
-    shapes = ", ".join(problem.shape for problem in problems)
-    console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
-    for parameter, values in space.values.items():
-        marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        chosen = "; the kernel chooses for each problem" if parameter in space.chosen else ""
-        console.print(Text(f"  {parameter}: {marked}{chosen}"))
-    console.print(Text("[ ] is the shipped preset."))
-    counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
-    console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))
-    console.print(
-        Text(f"At most {counted(len(space.configurations), 'configuration')} and {age(options.budget)}")
-    )
+    running.execute(Tuning(options))

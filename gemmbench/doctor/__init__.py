@@ -28,9 +28,7 @@ class Diagnosis:
 def examine(machine: ExaminedMachine) -> Diagnosis:
     """Run every check: once for the host, or for each chosen CPU or GPU. Accelerators count as GPUs.
 
-    Each finding gets the check's name and the device's index. A check that raises NotSeenError is listed as
-    not seen, and keeps the findings before it. A check without findings and without this error has passed.
-    Half a second is spent watching the processors.
+    A check that raises NotSeenError keeps the findings before it.
     """
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
@@ -49,13 +47,10 @@ def examine(machine: ExaminedMachine) -> Diagnosis:
     return Diagnosis(tuple(findings), tuple(not_seen), tuple(passed))
 
 
-def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
-    """Lay out each finding with its fix, then a line with the number of passed checks and any unread ones.
-
-    The result is for rich to print. If `verbose`, show what each finding was read from, and instead of the
-    last line a line for each check. Findings name their device if there are several `devices`. Commands are
-    never wrapped, so that they can be copied.
-    """
+def diagnosis_page(
+    report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = False
+) -> RenderableType:
+    """Lay out findings with their fix, for rich. Commands are never wrapped, so that they can be copied."""
     parts: list[RenderableType] = []
     for finding in report.findings:
         named = finding.device is not None and len(devices) > 1
@@ -85,7 +80,7 @@ def _line(label: str, text: str, style: str) -> Table:
 
 
 def to_record(report: Diagnosis) -> dict[str, Any]:
-    """Return the result of every check as data for JSON: findings, passed and unreadable checks."""
+    """The result of every check as data for JSON."""
     return {
         "findings": [{"check": each.check, "device": each.device} | asdict(each) for each in report.findings],
         "passed": list(report.passed),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from gemmbench.doctor.machine import CPU, NEAR, ExaminedMachine, Finding, NotSeenError, ranges
+from gemmbench.doctor.machine import ALMOST, CPU, ExaminedMachine, Finding, NotSeenError, ranges
 from gemmbench.measure import blas
 from gemmbench.measure.machine import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
@@ -35,8 +35,8 @@ CHECKS: list[HostCheck] = []
 """Every check, in the order below, which is also the order of the table in docs/troubleshooting.md."""
 
 
-def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
-    """Return a decorator that adds a function to `CHECKS` unchanged, as a check of the host or a device."""
+def add_check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
+    """Add a function to `CHECKS`."""
 
     def enter(look: _Look) -> _Look:
         CHECKS.append(HostCheck(look, of))
@@ -61,14 +61,9 @@ _GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
 _BUSY_PERCENT = 5  # of a GPU
 
 
-@check("host")
+@add_check("host")
 def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report why devices could not be listed, and then nothing else. Otherwise report what is missing.
-
-    There is a finding if no device exists, and one for each known problem of a driver. There is one for each
-    of NVIDIA, AMD and Intel with a PCI GPU but no OpenCL GPU. Its fix is a driver, or ``--gpus all`` for
-    NVIDIA in a container. Of the others it is the group of its /dev/dri/renderD* if this user may not use it.
-    """
+    """Report why devices could not be listed, or no device, broken drivers, and GPUs without OpenCL."""
     if machine.trouble:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
         yield Finding(sentence, "Check the OpenCL drivers", "gemmbench devices")
@@ -111,7 +106,6 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
 
 
 def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
-    """Return the sysfs folders of PCI display devices by maker. Keys are nvidia, amd, intel, if present."""
     return by_key(
         (maker, slot)
         for slot in machine.matching("sys/bus/pci/devices/*")
@@ -120,14 +114,9 @@ def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
     )
 
 
-@check("cpu")
+@add_check("cpu")
 def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report a CPU driver that compiles for narrower vectors than the processor has. The cost is their ratio.
-
-    PoCL's generic target counts as 128 bits. Other drivers report their vector width, where 0 is unknown and
-    no finding. The fix unsets the variable that makes Intel's driver do this, or else installs a driver.
-    Raise NotSeenError without x86 vectors.
-    """
+    """Report a CPU driver that compiles for narrower vectors than the processor has."""
     offered = drivers.vector_bits(machine.read("proc/cpuinfo"))
     if not offered:
         raise NotSeenError("/proc/cpuinfo names no vectors of x86")
@@ -153,12 +142,9 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
     )
 
 
-@check("cpu")
+@add_check("cpu")
 def driver_threads(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report a CPU driver with fewer threads than allowed cores. The cost is the fraction of missing threads.
-
-    The fix unsets the variables that limit its threads.
-    """
+    """Report a CPU driver with fewer threads than allowed cores."""
     threads, cores = device.compute_units, _allowed_cores(machine)
     if threads >= cores:
         return
@@ -177,14 +163,12 @@ _OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp")  # their powersave is no lim
 _SAVING = ("power", "balance_power")
 
 
-@check("host")
+@add_check("host")
 def governor(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report in one finding all processors whose governor or energy preference keeps the clock low.
+    """Report all processors whose governor or energy preference keeps the clock low.
 
-    ``powersave`` and ``userspace`` count unless their fixed clock is at least 98 % of the maximum. With
-    intel_pstate and amd-pstate, powersave follows the load, so only the energy preferences power and
-    balance_power count. The cost follows from the lowest known fixed clock over the maximum. The fix sets the
-    governor ``performance``. Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
+    With intel_pstate and amd-pstate, powersave follows the load. Source: Linux,
+    Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
     """
     folders = [f"{CPU}/cpu{each}/cpufreq" for each in machine.allowed]
     governors = {folder: machine.read(f"{folder}/scaling_governor") for folder in folders}
@@ -203,7 +187,7 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
         most = machine.number(f"{folder}/cpuinfo_max_freq")
         clock = machine.optional(f"{folder}/{held}")
         ratio = int(clock) / most if clock.isdecimal() else None
-        if ratio is None or ratio < NEAR:
+        if ratio is None or ratio < ALMOST:
             slow.append((f"{folder}/scaling_governor", mode))
             ratios += [] if ratio is None else [ratio]
     if not slow:
@@ -219,12 +203,11 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-@check("host")
+@add_check("host")
 def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report processors whose highest allowed clock is below 98 % of their maximum. The worst gives the cost.
+    """Report processors whose highest allowed clock is below 98 % of their maximum.
 
-    If turbo is off, limits at or above the base clock do not count, because `turbo` reports them. The fix
-    raises the limit to the maximum.
+    If turbo is off, only limits below the base clock count.
     """
     limited = {}
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
@@ -234,7 +217,7 @@ def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
         most = machine.number(f"{folder}/cpuinfo_max_freq")
         base = machine.optional(f"{folder}/base_frequency")
         turbo_only = turbo_is_off and limit >= (int(base) if base.isdecimal() else most)
-        if limit < NEAR * most and not turbo_only:
+        if limit < ALMOST * most and not turbo_only:
             limited[folder] = (limit, most)
     if not limited:
         return
@@ -254,13 +237,9 @@ _TURBO = (  # file, its value where turbo is off, and what switches it on
 )
 
 
-@check("host")
+@add_check("host")
 def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report each switch that turns turbo off, with the base and maximum clock if both are known.
-
-    The drivers have two switches: no_turbo of intel_pstate, boost of acpi-cpufreq and amd-pstate. Raise
-    NotSeenError if neither exists.
-    """
+    """Report each switch that turns turbo off: intel_pstate's no_turbo, or boost of other drivers."""
     if not any(machine.has(path) for path, _, _ in _TURBO):
         raise NotSeenError(f"there is no /{_TURBO[0][0]} and no /{_TURBO[1][0]}")
     for path, off, on in _TURBO:
@@ -280,13 +259,9 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
         )
 
 
-@check("host")
+@add_check("host")
 def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that this process may use fewer processors than are online. The cost is the missing fraction.
-
-    If the control group sets the limit, the fix is to ask its owner, in a container with ``docker update``.
-    Otherwise it is ``taskset`` with all processors.
-    """
+    """Report that this process may use fewer processors than are online."""
     allowed, online = machine.allowed, machine.online
     missing = len(set(online) - set(allowed))
     if not missing:
@@ -310,7 +285,7 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
 
 
 def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
-    """Return the processors that the innermost control group with a list allows, or None."""
+    """The processors that the innermost control group with a list allows, or None."""
     for group in machine.control_groups("cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if machine.optional(f"{group.folder}/{name}"):
@@ -326,13 +301,9 @@ def _has_smt(machine: ExaminedMachine) -> bool:
     return machine.optional(f"{CPU}/smt/active") == "1"
 
 
-@check("host")
+@add_check("host")
 def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report the lowest CPU quota of the control groups around this process (v1 or v2), in processors.
-
-    It counts only below 98 % of the number of processors that the process may use. The fix removes the limit.
-    A quota at the root was set outside the container, so the fix is then ``docker update`` there.
-    """
+    """Report the lowest CPU quota of the control groups around this process (v1 or v2)."""
     tightest: tuple[float, str, str, bool] | None = None
     for group in machine.control_groups("cpu"):
         path = f"{group.folder}/{'cpu.max' if group.version == 2 else 'cpu.cfs_quota_us'}"
@@ -347,7 +318,7 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
         if tightest is None or int(quota) / int(period) < tightest[0]:
             tightest = int(quota) / int(period), path, text, group.is_root
     processors = len(machine.allowed)
-    if tightest is None or tightest[0] >= NEAR * processors:
+    if tightest is None or tightest[0] >= ALMOST * processors:
         return
     cores, path, text, from_outside = tightest
     stat = f"{path.rpartition('/')[0]}/cpu.stat"
@@ -368,13 +339,9 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-@check("host")
+@add_check("host")
 def steal(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report a share of processor time above 2 % that the hypervisor gave to other machines.
-
-    There are two shares: of all time in half a second, and of the time that was not idle since the start.
-    Either is enough, but the first must exceed 2 % by the resolution of Linux's ticks. The larger is given.
-    """
+    """Report that the hypervisor gave over 2 % of the time to others, in half a second or since the start."""
     watched = machine.watched
     before, after = watched.before, watched.after
     taken_s, ran_s = after.steal_s - before.steal_s, after.busy_s - before.busy_s
@@ -395,13 +362,9 @@ def steal(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-@check("host")
+@add_check("host")
 def load(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that other processes used at least 0.3 cores (`BUSY_CORES`) in half a second.
-
-    The counted cores are those that this process may use. Name at most two processes, each with 0.05 cores or
-    more; short-lived ones are missing.
-    """
+    """Report that other processes used at least 0.3 cores in half a second, and name the busiest two."""
     watched = machine.watched
     others = watched.after.since(watched.before)[0]
     if others is None or others < BUSY_CORES:
@@ -419,13 +382,9 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-@check("host")
+@add_check("host")
 def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that numpy's BLAS has fewer threads than allowed cores, or more than allowed processors.
-
-    The fix unsets the environment variables that are set. If none is, it sets the library's own variable to
-    the number of cores. Raise NotSeenError if threadpoolctl does not know the BLAS.
-    """
+    """Report that numpy's BLAS has fewer threads than allowed cores, or more than processors."""
     if machine.blas is None or not machine.blas.get("num_threads"):
         name = f": {pool_title(machine.blas)}" if machine.blas else ""
         raise NotSeenError(f"threadpoolctl does not know numpy's BLAS{name}")
@@ -447,12 +406,9 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-@check("host")
+@add_check("host")
 def blas_target(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report the reference BLAS, and a BLAS whose kernels do not use all vectors of the processor.
-
-    Raise NotSeenError if the name of numpy's BLAS is not known.
-    """
+    """Report the reference BLAS, and a BLAS whose kernels do not use all vectors of the processor."""
     if machine.blas is None:
         raise NotSeenError("the name of numpy's BLAS is not known")
     trouble = blas.trouble(machine.blas, machine.optional("proc/cpuinfo"), machine.environ)
@@ -472,12 +428,11 @@ def _smi(device: DeviceFacts, words: str) -> str:
     return f"sudo nvidia-smi -i {device.pci or 0} {words}"
 
 
-@check("gpu")
+@add_check("gpu")
 def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """Report a PCIe link with fewer lanes or a lower generation than board or slot allow.
 
-    An idle board (not in performance state 0) lowers the generation to save power. Then only the lanes count,
-    and NotSeenError is raised at the end. The cost is the fraction of bandwidth lost.
+    An idle board lowers the generation to save power. Then only the lanes count.
     """
     width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     generation = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"))
@@ -509,17 +464,17 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
 def _setting_and_default(
     machine: ExaminedMachine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Ask NVML for a setting and its default, the two `names`. Return both, and texts with name and value."""
+    """Ask NVML for a setting and its default, with texts for what was seen."""
     value, default = (int(machine.ask(device, name, *arguments)) for name in names)
     return value, default, (f"{names[0]}: {value} {unit}", f"{names[1]}: {default} {unit}")
 
 
-@check("gpu")
+@add_check("gpu")
 def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report an enforced power limit below 98 % of its default, in watts. The fix sets the default."""
+    """Report an enforced power limit below 98 % of its default, in watts."""
     names = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit"
     limit, default, seen = _setting_and_default(machine, device, names, "mW")
-    if limit >= NEAR * default:
+    if limit >= ALMOST * default:
         return
     yield Finding(
         f"The power limit is {number(limit / 1000)} instead of {number(default / 1000)} W: rates may be low.",
@@ -529,12 +484,12 @@ def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
     )
 
 
-@check("gpu")
+@add_check("gpu")
 def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report an application clock (``nvidia-smi -ac``) below 98 % of its default. The fix resets it."""
+    """Report an application clock (``nvidia-smi -ac``) below 98 % of its default."""
     names = "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"
     clock, default, seen = _setting_and_default(machine, device, names, "MHz", _GRAPHICS)
-    if clock >= NEAR * default:
+    if clock >= ALMOST * default:
         return
     yield Finding(
         f"The application clock is {clock} instead of {default} MHz: "
@@ -545,13 +500,9 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
     )
 
 
-@check("gpu")
+@add_check("gpu")
 def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report a GPU that other programs keep busy: utilization of 5 % or more while gemmbench is idle.
-
-    If NVML has no utilization, any compute process counts. Raise NotSeenError if NVML reports neither. The
-    finding lists the numbers of the processes, if known.
-    """
+    """Report a GPU that other programs keep busy: 5 % or more, without that figure any compute process."""
     names = "not reported"
     with suppress(NotSeenError):
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")

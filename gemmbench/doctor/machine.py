@@ -23,7 +23,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 from gemmbench.opencl.drivers import Problem
 
-NEAR = 0.98  # of what it could be: closer is the same
+ALMOST = 0.98  # of what it could be: closer is the same
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class NotSeen:
 
 
 def ranges(values: Sequence[int]) -> str:
-    """Write a list of processors or nodes as Linux does, sorted: ``0-3,8``; an empty text for none."""
+    """Write a list of processors or nodes as Linux does, sorted: ``0-3,8``."""
     parts: list[list[int]] = []
     for value in sorted(values):
         if parts and parts[-1][-1] == value - 1:
@@ -64,7 +64,7 @@ CPU = "sys/devices/system/cpu"
 
 
 class NotSeenError(Exception):
-    """What a check has to read is not there or cannot be read; the message is for the user."""
+    """What a check has to read is not there; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class ExaminedMachine:
     _boards: dict[int, Any] = field(default_factory=dict)
 
     def read(self, path: str) -> str:
-        """Return the stripped text of a file below the root. NotSeenError if it cannot be read."""
+        """The stripped text of a file below the root. NotSeenError if it cannot be read."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
@@ -112,7 +112,7 @@ class ExaminedMachine:
             raise NotSeenError(f"/{path} holds no number") from None
 
     def numbers(self, path: str) -> tuple[int, ...]:
-        return numbers(self.read(path), path)
+        return parse_numbers(self.read(path), path)
 
     def optional(self, path: str) -> str:
         try:
@@ -139,11 +139,7 @@ class ExaminedMachine:
         return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
     def control_groups(self, controller: str) -> list[ControlGroup]:
-        """The control groups of this process, innermost first, with folders relative to the root.
-
-        Groups of version 1 count if they have this `controller`, those of version 2 always. NotSeenError if
-        /proc/self/cgroup cannot be read.
-        """
+        """The control groups of this process, innermost first; of version 1 with this controller."""
         self.read("proc/self/cgroup")
         groups = control_groups(self.root, controller)
         return [group._replace(folder=group.folder.relative_to(self.root)) for group in groups]
@@ -154,13 +150,13 @@ class ExaminedMachine:
 
     @cached_property
     def allowed(self) -> tuple[int, ...]:
-        """The processors that this process may use; NotSeenError if it cannot be read."""
+        """The processors that this process may use."""
         path, name = "proc/self/status", "Cpus_allowed_list"
         self.read(path)  # or there is none
-        return numbers(self.fields(path).get(name, ""), f"{path} ({name})")
+        return parse_numbers(self.fields(path).get(name, ""), f"{path} ({name})")
 
     def cores(self, processors: Sequence[int]) -> int:
-        """The number of cores with these processors; SMT siblings share one. NotSeenError if unreadable."""
+        """The number of cores with these processors; SMT siblings share one."""
         return len({self.read(f"{CPU}/cpu{each}/topology/thread_siblings_list") for each in processors})
 
     def in_container(self) -> bool:
@@ -169,11 +165,9 @@ class ExaminedMachine:
 
     @cached_property
     def watched(self) -> Watched:
-        """Read the processor times before and after a sleep of half a second, and list other processes.
+        """The processor times before and after half a second, and the other processes, busiest first.
 
-        The result is cached. The times cover the processors that this process may use, or all if unknown. The
-        processes come with the cores that they used, busiest first. This process, its family and those that
-        start or end meanwhile are not listed. Raise NotSeenError if processor time is not counted.
+        They are of the processors that this process may use. NotSeenError if the time is not counted.
         """
         counted = None
         with suppress(NotSeenError):
@@ -199,7 +193,7 @@ class ExaminedMachine:
         return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))
 
     def board(self, device: DeviceFacts) -> Any:
-        """NVML's handle of a device's board, opened once. NotSeenError unless NVIDIA's and available."""
+        """NVML's handle of a device's board. NotSeenError unless NVIDIA's and available."""
         if not is_nvidia(device):
             raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
         if device.index not in self._boards:
@@ -210,7 +204,7 @@ class ExaminedMachine:
         return self._boards[device.index]
 
     def ask(self, device: DeviceFacts, function: str, *arguments: object) -> Any:
-        """Call a function of NVML for a device's board and return the answer. NotSeenError without one."""
+        """Call a function of NVML for a device's board. NotSeenError without one."""
         board = self.board(device)
         try:
             with nvml_errors():
@@ -219,7 +213,7 @@ class ExaminedMachine:
             raise NotSeenError(f"{function}: {error}") from None
 
 
-def numbers(text: str, path: str) -> tuple[int, ...]:
+def parse_numbers(text: str, path: str) -> tuple[int, ...]:
     """Parse a list of processors or nodes such as ``0-3,8``. NotSeenError names the path."""
     listed: list[int] = []
     try:

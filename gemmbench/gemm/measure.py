@@ -77,15 +77,15 @@ class WrongError(Exception):
 def measure_gemm(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Verify a case, measure it and verify it again. Yields its stages, and returns its row, even if wrong.
 
-    Batches alternate with those of its previous version (`former`) or another kernel (`versus`), if given. If
+    Batches alternate with those of its `partner`, an old version or another kernel, if it has one. If
     that of ``--versus`` cannot run, the case is timed alone. Raises `NotMeasuredError` if there is no rate.
     """
     try:
-        if case.former or case.versus:
+        if case.partner:
             try:
                 return (yield from _measure_pair(instrument, case, device, policy))
             except _OtherKernelError as error:
-                case = replace(case, versus=None, notes=(*case.notes, error.reason))
+                case = replace(case, partner=None, notes=(*case.notes, error.reason))
         return (yield from _measure_alone(instrument, case, device, policy))
     except WrongError as error:
         return error.row
@@ -135,19 +135,20 @@ def _after_samples(
 
 
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case interleaved with its previous version (`former`) or its `versus` kernel.
+    """Measure a case interleaved with its `partner`.
 
     Raises `NotMeasuredError` if there is nothing to compare with, `WrongError` if the case's answer is wrong,
     `_OtherKernelError` if only the kernel of ``--versus`` cannot run.
     """
     yield Staged("building")
-    present = replace(case, former="", former_parameters=None, versus=None)
+    present = replace(case, partner=None)
     name = case.versus.title if case.versus else "the old kernel"
     refuse_if_too_slow(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
-        other, past, on = instrument.for_former(case, device)
+        assert case.partner is not None
+        other, past, on = instrument.for_old(case.partner, device)
     past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
         yield Staged(f"verifying {name}")

@@ -76,7 +76,7 @@ class GemmExecutor:
             return bench(self.runtime, variant, case, mode, policy, timed)
 
     def _programs_of(self, case: Case) -> dict[str, BuiltProgram]:
-        return self.programs(_variant(case), case.dtype, self._compiled(case), case.former)
+        return self.programs(_variant(case), case.dtype, self._compiled(case), case.folder)
 
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
@@ -90,7 +90,7 @@ class GemmExecutor:
             sum(built.seconds for built in programs.values()) if programs else None,
             resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, is_fixed),
             chosen,
-            variant.fingerprint(case.dtype, numbers, case.former),
+            variant.fingerprint(case.dtype, numbers, case.folder),
         )
 
     def _smaller_groups(
@@ -183,7 +183,7 @@ class GemmExecutor:
         return 1
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
-        dtype, root, ops = case.dtype, case.former, case.gemm.ops
+        dtype, root, ops = case.dtype, case.folder, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
         may_read_c = variant.own is not None and case.gemm.beta != 0
@@ -276,7 +276,7 @@ def _refusing_other_folders(case: Case) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, NotMeasuredError) or not case.former:
+        if isinstance(error, NotMeasuredError) or not case.folder:
             raise
         reason = f"{type(error).__name__}: {error}"
         if isinstance(error, OSError):  # its path is this machine's business

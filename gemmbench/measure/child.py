@@ -129,7 +129,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         worker that this one joins, as its BLAS (`is_host`) or another version.
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
-        self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
+        self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.kernels`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = _scratch_file()  # what drivers print; lives as long as this
@@ -199,18 +199,16 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         host.limit(self._limit_s)
         return host
 
-    def for_former(
-        self, case: Case, device: DeviceFacts | None
-    ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        former, past = case.former, case.former_case
-        if not former.startswith(DRIVER) and not checkout_of(former):
-            return self, past, device
-        if former not in self._others:
-            self._others[former] = other_version(self._make, former, self)
-        worker, devices = self._others[former]
+    def for_old(self, old: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+        kernels = old.kernels
+        if not kernels.startswith(DRIVER) and not checkout_of(kernels):
+            return self, old, device
+        if kernels not in self._others:
+            self._others[kernels] = other_version(self._make, kernels, self)
+        worker, devices = self._others[kernels]
         worker.limit(self._limit_s)
         assert device is not None  # kernels run on devices
-        return worker, replace(past, former=""), matching_device(former, device, devices)
+        return worker, replace(old, kernels=""), matching_device(kernels, device, devices)
 
     def verify(self, handle: int, when: wire.When) -> wire.Verified:
         self._ensure_prepared(handle)
@@ -534,16 +532,16 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
     return set(states) <= set("TtXZ")
 
 
-def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
+def other_version(make: Maker, kernels: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
     """A worker for another checkout or driver (``driver:LIBRARY``), and its devices.
 
     Raises `NotMeasuredError` (unsupported) if it does not answer or speaks another protocol.
     """
-    if former.startswith(DRIVER):
+    if kernels.startswith(DRIVER):
         name = "OCL_ICD_FILENAMES" if sys.platform == "win32" else "OCL_ICD_VENDORS"
-        worker = Worker(make, environment={name: former.removeprefix(DRIVER)}, root=root)
+        worker = Worker(make, environment={name: kernels.removeprefix(DRIVER)}, root=root)
     else:
-        worker = Worker(make, Path(former), root=root)
+        worker = Worker(make, Path(kernels), root=root)
     try:
         return worker, worker.opened().devices
     except WorkerError as error:
@@ -561,18 +559,18 @@ def protocol_of(checkout: Path) -> int:
     return int(stated[1]) if stated else 0
 
 
-def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
+def matching_device(kernels: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
     """The first of another version's `devices` that matches `device`; `NotMeasuredError` if there is none.
 
     A checkout must show the same platform and name. Another driver (OCL_ICD) must show the same type.
     """
     for other in devices:
-        if former.startswith(DRIVER):
+        if kernels.startswith(DRIVER):
             if other.type == device.type and "OCL_ICD" in other.origin:
                 return other
         elif (other.platform, other.name) == (device.platform, device.name):
             return other
-    raise NotMeasuredError("unsupported", f"{former} does not have the device {device.title}")
+    raise NotMeasuredError("unsupported", f"{kernels} does not have the device {device.title}")
 
 
 def name_maker(make: Maker) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import UNSET
@@ -59,9 +59,9 @@ KERNEL = ".cl"  # of a user's own kernel file
 DRIVER = "driver:"  # before the library of another driver, which a case is compared with
 
 
-def checkout_of(former: str) -> str:
-    """The checkout (a folder with a ``gemmbench/``) that `Case.former` names; "" if it is none."""
-    return former if not former.startswith(DRIVER) and (Path(former) / "gemmbench").is_dir() else ""
+def checkout_of(kernels: str) -> str:
+    """The checkout that `Case.kernels` names: a folder with a ``gemmbench/`` of its own; "" if it is none."""
+    return kernels if not kernels.startswith(DRIVER) and (Path(kernels) / "gemmbench").is_dir() else ""
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,15 @@ class Case:
     source: str = ""
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, before those of the executor
-    # A kernels folder, a checkout, driver:LIBRARY or a .cl file, with which its batches alternate.
-    former: str = ""
-    versus: Case | None = None  # of another kernel, with which its batches alternate
+    partner: Case | None = None  # another kernel or an old version, with which its batches alternate
+    kernels: str = ""  # of an old version: its kernels folder, checkout, driver:LIBRARY or .cl file
     ran_on: RanOn = "device"  # of its row
     sums: str = ""  # of its row
     phase: str = ""  # of its row, for a tuner
     given: tuple[str, ...] | None = None  # of its row: the parameters that are no preset's; None: all
     grid: tuple[str, ...] = ()  # of its row: those of them with several values in a run
-    former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[Gemm, float] | None = None  # a smaller problem of its kernel, and its seconds
     own: OwnFile | None = None  # the user's own kernel that it runs
-    former_own: OwnFile | None = None  # that of the .cl file in `former`
 
     @property
     def key(self) -> RowKey:
@@ -101,10 +98,14 @@ class Case:
         return self.problem
 
     @property
-    def former_case(self) -> Case:
-        own = self.parameters if self.former_parameters is None else self.former_parameters
-        past = replace(self, parameters=own, former_parameters=None)
-        return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
+    def versus(self) -> Case | None:
+        """The partner, unless it is an old version of the case's own kernel."""
+        return self.partner if self.partner and not self.partner.kernels else None
+
+    @property
+    def folder(self) -> str:
+        """The folder that the kernel is read from; "" for today's, and for the user's own."""
+        return "" if self.own else self.kernels
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -121,6 +121,7 @@ class HostFacts:
         return clean(self.cpu) or "unnamed processor"
 
 
+DEVICE_TYPES = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
 HOST = -1  # the position of the host where a device's is asked for
 
 

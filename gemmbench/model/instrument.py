@@ -43,7 +43,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Compile a case (from its ``former`` folder, if any) and place its operands."""
+    """Compile a case (from its ``kernels`` folder, if any) and place its operands."""
 
     handle: int  # that later requests name it by; the parent's choice
     case: Case
@@ -253,10 +253,8 @@ class Instrument(Protocol):
     ) -> Handle:  # fmt: skip
         ...
 
-    def for_former(
-        self, case: Case, device: DeviceFacts | None
-    ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """The instrument that times what `Case.former` names, and the case and the device as it knows them.
+    def for_old(self, old: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+        """The instrument that times an old version, with the case and the device as it knows them.
 
         A kernels folder or a .cl file needs no other instrument. A checkout or another driver needs a second
         process: `NotMeasuredError` if that does not answer or has no matching device.

@@ -27,13 +27,13 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
-from gemmbench.options.comparing import Rules
 from gemmbench.regress import results
 from gemmbench.regress.compare import Comparison, compare, match_key
 from gemmbench.report import notes
 from gemmbench.report.table import Cell, Sheet, table, table_of
 from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import sweep_axis
+from gemmbench.suite.options.comparing import Rules
 
 _SENTENCES = 3  # at the top of the page
 _TOP_ROWS = 6  # of the table at the top of the page

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
@@ -13,22 +12,22 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from statistics import median
+from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
 
-from gemmbench import UsageError
+from gemmbench import NothingMeasured, UsageError
 from gemmbench.ladder import BASELINES
-from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import DRIVER, Case, Event, Plan, Planned, Policy, Skip
+from gemmbench.model.case import DRIVER, Case, Event, Planned, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
-from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
+from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted
-from gemmbench.options.comparing import DEFAULT_THRESHOLD, PATIENCE_S, CheckOptions, Rules
-from gemmbench.plan import rebuild, select
 from gemmbench.regress import compare as verdicts
+from gemmbench.regress import results
 from gemmbench.regress.compare import (
     BaselineSet,
     ComparedRow,
@@ -40,10 +39,15 @@ from gemmbench.regress.compare import (
     cost,
 )
 from gemmbench.regress.results import rounded_percent, row_name, where
-from gemmbench.report.table import Cell, Note, Sheet, html
+from gemmbench.report.progress import row_label
+from gemmbench.report.table import Cell, Note, Sheet, html, markdown, stack
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
-from gemmbench.suite.run import Listen, Outcome, every_device, header_of
+from gemmbench.suite.job import INCONCLUSIVE, WRONG, Job, Tell, header_of, write_output
+from gemmbench.suite.options import command_line, comparing
+from gemmbench.suite.plan import rebuild_plan
+from gemmbench.suite.selection import every_device, select
+from gemmbench.suite.session import Listen
 
 LOOKS = 2  # further measurements of a suspicious row
 _CHANGED: tuple[RowVerdict, ...] = ("slower", "faster")
@@ -51,69 +55,83 @@ _AA_SHARE = 0.95  # of the rows, for the conclusion
 _CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
 
-@dataclass
-class CheckOutcome(Outcome):
-    """How a check ended."""
-
-    comparison: Comparison | None = None  # None for an A/A measurement, or if stopped before
+ComparingOptions = comparing.CompareOptions | comparing.CheckOptions
 
 
-@dataclass
-class Job:
-    """What a check needs, and the rows that it has measured so far."""
+class ComparisonJob(Job):
+    """`compare`: new runs and baselines, which are compared already."""
 
-    baseline: BaselineSet
-    plan: Plan
-    header: Header
-    policy: Policy
-    worker: Worker
-    options: CheckOptions = field(default_factory=CheckOptions)
-    file: RunFile | None = None
-    rows: list[Row] = field(default_factory=list)
-    clock: Callable[[], float] = time.monotonic
+    options: ComparingOptions
+    measures = False
+    comparison: Comparison
 
-    @cached_property
-    def patience_s(self) -> float:
-        return PATIENCE_S if self.options.patience is None else self.options.patience
+    def __init__(self, options: comparing.CompareOptions, comparison: Comparison) -> None:
+        super().__init__(options)
+        self.comparison, self.header = comparison, comparison.news[0].header
+        self.rows = [row for run in comparison.news for row in run.rows]
 
-    @cached_property
-    def steps(self) -> session.Steps:
-        return session.Steps(self.header.devices, self.policy, self.file)
+    def rendered(self, form: str = "") -> Any:
+        return _rendered(self.comparison, form or self.options.format, self.options)
 
-    @property
-    def run(self) -> Run:
-        return Run(self.header, tuple(self.rows), str(self.file.path) if self.file else "")
+    def draw(self, tell: Tell) -> None:
+        """Write the files of --write, and draw the chart unless no row has a ratio."""
+        for form, path in self.options.written:
+            write_output(path, self.rendered(form))
+            tell(f"Wrote {path}.")
+        if self.options.plot and any(line.ratio for line in self.comparison.lines):
+            self.front.draw(self.comparison, None, self.options.plot)
+            tell(f"Drew {self.options.plot}.")
 
-    def open_file(self) -> None:
-        if self.options.save:
-            self.file = RunFile.create(self.options.save, self.header, self.options.force)
-
-    def measure(self, step: Case | Skip) -> Generator[Event, None, Row]:
-        row = yield from self.steps.take(step, self.worker)
-        self.rows.append(row)
-        return row
+    def status(self, tell: Tell) -> int:
+        """1 for a regression or a missing row (--missing fail), 3 for --strict and a doubt."""
+        comparison, options = self.comparison, self.options
+        if not comparison.ok or (options.missing == "fail" and comparison.lost):
+            return WRONG
+        if not comparison.compared:
+            raise NothingMeasured(verdicts.why_nothing(comparison), self.run)
+        return INCONCLUSIVE if options.strict and comparison.is_inconclusive else 0
 
 
-@contextlib.contextmanager
-def prepared(
-    baseline: BaselineSet, options: CheckOptions, command: Sequence[str], make_machine: Maker
-) -> Iterator[Job]:
-    """Plan a baseline's cases and start the measuring process and old versions. Yield the job.
+def _rendered(comparison: Comparison, form: str, options: ComparingOptions) -> RenderableType:
+    """A comparison in one format of --format: text, or tables for rich."""
+    every, missing_fails = bool(options.verbose), options.missing == "fail"
+    if form == "github":
+        return results.to_github(comparison, options.strict, missing_fails)
+    if form == "junit":
+        return results.to_junit(comparison, options.strict, missing_fails, options.command)
+    if form == "markdown":
+        return results.to_markdown(comparison, every)
+    return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
 
-    Raises `UsageError` if a device or kernel is missing, no row can be measured again, or a version does not
-    start.
-    """
-    against, policy = options.against, options.policy_of(baseline.header.policy)
-    if against is not None:  # two kernels are built and verified
-        policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
-    with Worker(make_machine) as worker:
+
+class CheckJob(ComparisonJob):
+    """`check`. With `--against`, new kernels alternate with old ones, and the time limit doubles."""
+
+    options: comparing.CheckOptions
+    measures = tells_partial = True
+
+    def __init__(
+        self, options: comparing.CheckOptions, runs: Sequence[Run], command: Sequence[str] = ()
+    ) -> None:
+        Job.__init__(self, options)
+        self.times = options.aa or 1
+        self.baseline = BaselineSet(tuple(runs), options.rules)
+        self.command = tuple(command) or (*command_line(options), *(run.path for run in runs))
+        self.clock: Callable[[], float] = time.monotonic
+        self.patience_s = comparing.PATIENCE_S if options.patience is None else options.patience
+
+    def prepare(self) -> None:
+        baseline, options, worker = self.baseline, self.options, self.worker
+        against, policy = options.against, options.policy_of(baseline.header.policy)
+        if against is not None:  # two kernels are built and verified
+            policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
         all_devices, host = every_device(worker)
         devices, positions = _selected_devices(baseline, all_devices, options.device)
-        folder = ""  # or what else `Case.former` names
+        folder = ""  # or what else `Case.kernels` names
         if against and not options.old_kernels:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
         kernels = options.user_kernels, options.old_kernels
-        plan = rebuild(_rows_to_measure(baseline), devices, positions, folder, *kernels)
+        plan = rebuild_plan(_rows_to_measure(baseline), devices, positions, folder, *kernels)
         for step in plan:  # the user's own kernels must exist
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
@@ -122,55 +140,86 @@ def prepared(
             raise UsageError(f"{baseline.runs[0].path} has no rows that can be measured again{how}")
         try:  # start the other version before measuring anything
             for step in plan:
-                if isinstance(step, Case) and step.former and step.device >= 0:
-                    worker.for_former(step, devices[step.device])
+                if isinstance(step, Case) and step.partner and step.device >= 0:
+                    worker.for_old(step.partner, devices[step.device])
         except NotMeasuredError as error:
             raise UsageError(f"--against {against}: {error.reason}") from None
         # The baseline's table suits its cases, but not a search, nor every case several times.
         view = "" if options.aa or is_tuning(baseline.runs[0]) else baseline.header.view
-        header = header_of(devices, host, policy, command, view, baseline.header.scope)
-        yield Job(baseline, plan, header, policy, worker, options)
+        self.header = header_of(devices, host, policy, self.command, view, baseline.header.scope)
+        self.plan = plan
+
+    @cached_property
+    def steps(self) -> session.Steps:
+        return session.Steps(self.header.devices, self.header.policy, self.file)
+
+    def measure(self, listen: Listen) -> None:
+        """Check, or with --aa only measure every case several times."""
+        if self.options.aa:
+            session.drive(repeat(self, self.times), listen)
+        else:
+            self.comparison = session.drive(check_rows(self), listen)
+
+    def take(self, step: Case | Skip) -> Generator[Event, None, Row]:
+        """Measure a step, save and add its row."""
+        row = yield from self.steps.take(step, self.worker)
+        self.rows.append(row)
+        return row
+
+    def conclude(self) -> None:
+        """After an interruption, compare the rows measured so far."""
+        if self.interrupted or self.error:
+            self.comparison = verdicts.compare(self.baseline.runs, [self.run], self.baseline.rules)
+
+    def rendered(self, form: str = "") -> Any:
+        if not self.options.aa:
+            return super().rendered(form)
+        sheets = aa_sheets(report := aa_report([self.run], self.options.rules))
+        forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa_json(report)}
+        return forms[form or self.options.format]
+
+    def report(self) -> None:
+        made = self.comparison
+        runs = [*made.bases, *made.news]
+        self.front.report(runs, self.options.report, comparison=made, rules=made.rules)
+
+    def interruption(self) -> str:
+        return "the result covers the rows measured so far"
+
+    def status(self, tell: Tell) -> int:
+        """With --aa, report the first failed row, and return 1 if any row failed."""
+        if not self.options.aa:
+            return super().status(tell)
+        if lost := [row for row in self.rows if row.status in FAILED]:
+            more = f" ({len(lost)} measurements of {len(self.rows)} in all)" if len(lost) > 1 else ""
+            tell(f"gemmbench: {row_label(lost[0])}: {clean(verdicts.outcome(lost[0]))}{more}")
+            return WRONG
+        self.check_repeated()
+        return 0
+
+    def check_repeated(self) -> None:
+        """Raise `NothingMeasured` if no row of an A/A measurement has a result."""
+        if all(row.status != "ok" for row in self.rows):
+            first = self.rows[0]
+            what = f"nothing was measured: {row_label(first)}: {clean(verdicts.outcome(first))}"
+            raise NothingMeasured(what, self.run)
 
 
-def follow(job: Job, listen: Listen) -> CheckOutcome:
-    """Run a check, or with `--aa` measure every case several times. Pass each event to `listen`.
-
-    The outcome of one that Ctrl-C or a write error ended has all rows so far.
-    """
-    outcome = CheckOutcome(job.run)
-    times = job.options.aa
-    steps: Generator[Event, None, Comparison | None] = repeat(job, times) if times else check(job)
-    try:
-        while True:
-            listen(next(steps))
-    except StopIteration as ended:
-        outcome.comparison = ended.value
-    except KeyboardInterrupt:
-        outcome.interrupted = True
-    except RunFileError as error:  # a full disk, for example: the rows so far are worth showing
-        outcome.error = error
-    finally:
-        if job.file:
-            job.file.close()
-    outcome.run = job.run
-    return outcome
-
-
-def once(job: Job) -> Generator[Event, None, None]:
+def once(job: CheckJob) -> Generator[Event, None, None]:
     """Measure every case once."""
     yield Planned(sum(isinstance(step, Case) for step in job.plan))
     for step in job.plan:
-        yield from job.measure(step)
+        yield from job.take(step)
 
 
-def repeat(job: Job, times: int) -> Generator[Event, None, None]:
+def repeat(job: CheckJob, times: int) -> Generator[Event, None, None]:
     """Measure every case several times, each round in a new process: an A/A measurement."""
     for _ in range(times):
         job.worker.stop()
         yield from once(job)
 
 
-def check(job: Job) -> Generator[Event, None, Comparison]:
+def check_rows(job: CheckJob) -> Generator[Event, None, Comparison]:
     """Measure every case once, suspicious rows again, and return the comparison. Yields progress events."""
     yield from once(job)
     baseline, cases = job.baseline, _cases(job)
@@ -208,7 +257,7 @@ class Candidate:
         """How many times as long as in the baseline the control took, at its largest change; or 1."""
         return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
 
-    def pooled(self, rules: Rules, start: int | None = None) -> ComparedRow | None:
+    def pooled(self, rules: comparing.Rules, start: int | None = None) -> ComparedRow | None:
         """Judge the interleaved batches of all measurements, or only of the further ones from `start`."""
         further = [row for row, _ in self.rows[start:]]
         rows = [self.line.row, *further] if start is None else further
@@ -217,7 +266,7 @@ class Candidate:
         return verdicts.judge_interleaved(rules, line, usable)
 
 
-def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
+def _is_suspicious(rules: comparing.Rules, line: ComparedRow) -> bool:
     """Whether a row may be slower. Rows that were too slow to run are suspicious too."""
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
@@ -227,7 +276,7 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     return may_be and line.ratio.smaller > 1 + line.threshold + line.spread
 
 
-def _cases(job: Job) -> dict[RowKey, Case]:
+def _cases(job: CheckJob) -> dict[RowKey, Case]:
     positions = verdicts.device_map(job.baseline.header, job.header)
     return {
         verdicts.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
@@ -236,7 +285,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     }
 
 
-def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
+def _control(job: CheckJob, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
     """A row that shows whether the machine is slower, not the kernel: libraries, then steady rows."""
 
     def home(line: ComparedRow) -> int:
@@ -258,7 +307,7 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
 
 
 def _alternate(
-    job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
+    job: CheckJob, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
     """Measure interleaved candidates again, each round in new processes, until pairs confirm a change."""
     rules, end_s = job.baseline.rules, job.clock() + job.patience_s
@@ -277,14 +326,14 @@ def _alternate(
         yield Planned(len(still_open))
         job.worker.stop()
         for each in still_open:
-            row = yield from job.measure(cases[each.line.key])
+            row = yield from job.take(cases[each.line.key])
             each.rows.append((row, 1.0))
             if row.status in FAILED:
                 each.failed[each.line.key] = row
 
 
 def _remeasure(
-    job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
+    job: CheckJob, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
     """Measure candidates again in two rounds, each in a new process, with their control before and after."""
     yield Planned(2 * LOOKS * len(candidates))
@@ -297,7 +346,7 @@ def _remeasure(
                 continue
             if control and before[0] != control.key:
                 before = control.key, (yield from _slowdown(job, each, control, cases[control.key]))
-            row = yield from job.measure(cases[each.line.key])
+            row = yield from job.take(cases[each.line.key])
             after = (yield from _slowdown(job, each, control, cases[control.key])) if control else 1.0
             each.rows.append((row, max(before[1], after, key=_change)))
             before = (control.key if control else None), after
@@ -310,17 +359,17 @@ def _change(ratio: float) -> float:
 
 
 def _slowdown(
-    job: Job, candidate: Candidate, control: ComparedRow, case: Case
+    job: CheckJob, candidate: Candidate, control: ComparedRow, case: Case
 ) -> Generator[Event, None, float]:
     """Measure a control, and return its time relative to the baseline; 1 without a time."""
-    row = yield from job.measure(case)
+    row = yield from job.take(case)
     if row.status in FAILED:
         candidate.failed[control.key] = row
     now = cost(row, job.baseline.rules.scope)
     return now.median * work(row) / control.base_s if now and control.base_s else 1.0
 
 
-def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
+def _final_line(job: CheckJob, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
     Times are first divided by the slowdown of the control. Interleaved pairs are pooled instead, and further
@@ -373,7 +422,7 @@ def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
-    if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
+    if slowest and slowest.control and slowest.slowdown > 1 + comparing.DEFAULT_THRESHOLD:
         is_usable = slowest.slowdown <= _CONTROL_LIMIT
         allowed = "The times and changes allow for that." if is_usable else "That is too much to allow for."
         yield (
@@ -454,7 +503,7 @@ class AAReport:
         return ordered[math.ceil(_AA_SHARE * len(ordered)) - 1] if ordered else None
 
 
-def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
+def aa_report(runs: Sequence[Run], rules: comparing.Rules) -> AAReport:
     """Report by how much the times of each row differ at most between runs of unchanged code."""
     baseline = BaselineSet(tuple(runs), rules)
     rows = []

@@ -27,10 +27,10 @@ from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import BLAS, FAILED, MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted, listed, percent
-from gemmbench.options.comparing import DIFFERENCES, Kind, Rules
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import has_bursts, is_on_cpu, is_uncertain, on_host, work
+from gemmbench.suite.options.comparing import DIFFERENCES, Kind, Rules
 
 # Replayed on the unchanged runs in tests/data/aa, each against the run before it: 0 of 31 runs fail, and the
 # same runs, all rows slowed down 2.5 times, fail in 30 of 31.

@@ -27,14 +27,14 @@ from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
 from gemmbench.model.units import number, reason_of
-from gemmbench.plan import Tuned
 from gemmbench.stats import rates
+from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
 
 
 class NoHomeError(UsageError):
-    """There is no folder for caches, as in a container with a made-up user; the message is for users."""
+    """There is no folder for caches; the message is for users."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,10 @@ class _Cache(Generic[_T]):
         self.notes: list[str] = []
 
     def path(self, device: DeviceFacts) -> Path:
-        """The file of a device and driver; it need not exist. `NoHomeError` if there is no folder for it."""
+        """The file of a device and driver, which need not exist; `NoHomeError` without a folder."""
         return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
     def _read(self, device: DeviceFacts) -> _File[_T] | None:
-        """Return the cached file of a device, or None. Add a note if it exists but cannot be read."""
         try:
             path = self.path(device)
             file: _File[_T] = msgspec.json.decode(path.read_bytes(), type=self.kind)
@@ -79,7 +78,7 @@ class _Cache(Generic[_T]):
         return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
-        """Replace the cached file of a device atomically, creating its folder. If that fails: note, False."""
+        """Replace the cached file of a device, creating its folder. If that fails: note, False."""
         chip = device.chip or getattr(self._read(device), "chip", "")
         file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, chip)
         path: Path | None = None
@@ -99,10 +98,7 @@ class _Cache(Generic[_T]):
 
 
 def subfolder(name: str) -> Path:
-    """Return the user's cache folder for one sort of file, without creating it.
-
-    Raise `NoHomeError` if the user has no home folder.
-    """
+    """The user's cache folder for one sort of file; `NoHomeError` without a home."""
     try:
         folder = platformdirs.user_cache_path("gemmbench")
     except RuntimeError:
@@ -113,11 +109,7 @@ def subfolder(name: str) -> Path:
 
 
 def device_key(device: DeviceFacts) -> str:
-    """Sixteen hex digits of a device and its driver, for the names of files.
-
-    Of a CPU also the cores that this process may use, and the variables that its driver reads: they change
-    the number of threads or the width of vectors. Twins without a PCI address differ by their position.
-    """
+    """Sixteen hex digits of a device, its driver and, of a CPU, usable cores and the driver's variables."""
     position = device.pci or device.device_index
     words: tuple[object, ...] = (
         *(device.platform, device.name, device.version, device.driver, position, device.compute_units),
@@ -130,11 +122,7 @@ _PEAKS = ("peak", "bandwidth")
 
 
 class CachedPeaks(_Cache[Row]):
-    """The believed peaks that earlier runs have measured, as rows of device 0.
-
-    A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same,
-    and no GPU another chip of its model.
-    """
+    """The believed peaks that earlier runs have measured, as rows of device 0."""
 
     name = "peaks"
     kind = _File[Row]
@@ -142,10 +130,7 @@ class CachedPeaks(_Cache[Row]):
     unwritten = "cannot cache peaks for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts], kinds: Collection[str] = _PEAKS) -> Plan:
-        """Return the plan with cached rows in place of cases of these kinds, which are not measured then.
-
-        A row is used only if its kernel sources, this version of gemmbench and the GPU's chip are unchanged.
-        """
+        """Replace cases of these kinds by cached rows of the same sources, version and chip."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in kinds}
         cached = {index: self._usable_rows(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
@@ -159,13 +144,10 @@ class CachedPeaks(_Cache[Row]):
         return tuple(filled)
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Write the verified peaks and bandwidths that this run measured itself to the cache, by device.
+        """Cache the verified peaks and bandwidths that this run measured itself.
 
-        Resumed rows are excluded, and a slower rate never replaces a cached one of the same sources.
-        Uncertain rows are cached with their mark, because otherwise every run on a noisy machine would
-        measure again. If a GEMM exceeds 1.02 of a device's peak, this run's peaks leave the cache instead,
-        and the next run measures them. `now` is the time to record, by default the current one. A write
-        error adds a note.
+        A slower rate never replaces one of the same sources. Uncertain rows are cached too: otherwise every
+        run on a noisy machine would measure again. A GEMM above 1.02 of a peak removes this run's peaks.
         """
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for index, device in enumerate(run.header.devices):
@@ -188,10 +170,7 @@ class CachedPeaks(_Cache[Row]):
                 self._write(device, kept.values())
 
     def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
-        """Return the usable cached rows of a device by key, without rows above the theoretical peak.
-
-        There are none if the file is missing, or of another version or chip.
-        """
+        """The usable cached rows of a device by key, without rows above the theoretical peak."""
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
@@ -213,7 +192,7 @@ class Burst:
 class CachedBursts(_Cache[Burst]):
     """The references of earlier runs, of CPU devices and of the host's BLAS.
 
-    Without them a run that was disturbed from start to end would take its own bursts for undisturbed.
+    Without them a run that was disturbed all the time would seem undisturbed.
     """
 
     name = "bursts"
@@ -282,7 +261,7 @@ class Preset:
 
 
 class TunedPresets(_Cache[Preset]):
-    """The presets tuned on this machine; they replace the shipped ones while the kernels are the same."""
+    """The presets tuned on this machine, used while the kernels are the same."""
 
     name = "tuned"
     kind = _File[Preset]
@@ -290,10 +269,7 @@ class TunedPresets(_Cache[Preset]):
     unwritten = "cannot save the tuned preset"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
-        """Return the tuned parameters for a variant and data type, with a note on when they were tuned.
-
-        None if none are cached for the current kernels, or the parameters are not valid now.
-        """
+        """The tuned parameters for a variant and data type, with a note; None without valid ones."""
         for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
@@ -313,10 +289,7 @@ class TunedPresets(_Cache[Preset]):
         return self._write(device, (*others, preset))
 
     def forget(self, device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
-        """Delete the tuned presets of a variant (None: of every one) and these types, and return them.
-
-        If the file cannot be written, a note says so, and the presets are returned anyway.
-        """
+        """Delete and return the presets of a variant (None: of every one) and these types."""
         rows = self._rows(device)
         deleted = tuple(each for each in rows if variant in (None, each.variant) and each.dtype in dtypes)
         if deleted:
@@ -325,9 +298,6 @@ class TunedPresets(_Cache[Preset]):
 
 
 def source(variant: Variant) -> str:
-    """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless.
-
-    A narrow edge of C does not count: what multiplies it has no parameters of its own.
-    """
+    """Hash of a variant's kernels, whatever its parameters, without what multiplies a narrow edge of C."""
     files = tuple(file for file in variant.files if not file.endswith(EDGE_FILE))
     return fingerprint(files, variant.compilation.flags)

@@ -9,8 +9,9 @@ import contextlib
 import math
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from gemmbench.gemm.measure import INTERLEAVED_S
 from gemmbench.measure.child import Worker
@@ -32,14 +33,25 @@ _LEAST_PATIENCE_S, _PATIENCE_S = 10.0, 60.0
 _RESUMED_S = 1.0  # that a row took about, if it was in the file already
 _BURST_S = 7e-4  # of a control burst: shorter and longer ones repeat less well (docs/methodology.md)
 
+Listen = Callable[[Event], None]
+_T = TypeVar("_T")
+
+
+def drive(events: Generator[Event, None, _T], listen: Listen) -> _T:
+    """Pass each event of a generator to `listen`, and return the generator's result."""
+    with contextlib.closing(events):
+        while True:
+            try:
+                listen(next(events))
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+
 
 class Control:
     """Prepares control bursts, fixed work for all cores of a CPU, in each process that needs them.
 
-    Args:
-        devices: of the run.
-        worker: measures; its handles of CPU cases then have `bursts`.
-        known_s: the undisturbed bursts of earlier runs, see `Header.quiet_s`.
+    `known_s` are those of earlier runs, see `Header.quiet_s`.
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, known_s: quiet.References) -> None:
@@ -47,8 +59,8 @@ class Control:
         self._tried: set[int] = set()  # devices
 
     def prepare(self, case: Case) -> None:
-        """Prepare the burst for a case and its `versus`, once for each process; after an error none."""
-        for index in {case.device, *([case.versus.device] if case.versus else [])} - self._tried:
+        """Prepare the burst for a case and its partner, once for each device; after an error none."""
+        for index in {case.device, *([case.partner.device] if case.partner else [])} - self._tried:
             self._tried.add(index)
             device = self._devices[index] if index != HOST else None
             if device is None or device.type == "cpu":
@@ -68,7 +80,7 @@ class Control:
         return Bursts(control, known_s)
 
 
-def run(
+def run_plan(
     plan: Plan,
     devices: Sequence[DeviceFacts],
     policy: Policy,
@@ -76,12 +88,10 @@ def run(
     file: RunFile | None = None,
     known_s: quiet.References | None = None,
 ) -> Generator[Event, None, None]:
-    """Measure a plan case by case, and yield its events.
+    """Measure a plan case by case, save its rows, and yield its events.
 
-    Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
-    that lack quiet batches are measured again, one by one, until they have enough or the policy's patience is
-    used up: by default as long as the plan took, from 20 s on half of that, at most 60 s. Their batches join
-    the earlier ones, and the row is saved and yielded again. `RunFileError` if `Steps.check` raises it.
+    Rows that lack quiet batches are measured again, until the policy's patience is used up: by default as
+    long as the plan took, from 20 s on half of that, at most 60 s. Their batches join the earlier ones.
     """
     known_s = known_s or {}
     steps = Steps(devices, policy, file, known_s)
@@ -113,7 +123,6 @@ def run(
 
 
 def _lacking(rows: Sequence[Row], known_s: quiet.References) -> list[int]:
-    """Which rows have too few quiet batches."""
     return [
         index
         for index, row in enumerate(quiet.with_references(rows, known_s))
@@ -122,7 +131,6 @@ def _lacking(rows: Sequence[Row], known_s: quiet.References) -> list[int]:
 
 
 def _joined(before: Row, after: Row) -> dict[str, Scope]:
-    """The samples of two visits."""
     return {
         name: quiet.joined(before.samples[name], scope) if name in before.samples else scope
         for name, scope in after.samples.items()
@@ -130,17 +138,12 @@ def _joined(before: Row, after: Row) -> dict[str, Scope]:
 
 
 class Steps:
-    """Runs the steps of a plan one by one.
-
-    `done` has the rows that the file held from the start, by key. Raises `RunFileError` if a row cannot be
-    written; the rows before it are safe.
-    """
+    """Runs the steps of a plan one by one. `done` has the rows of the file by key."""
 
     def __init__(
         self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None,
         known_s: quiet.References | None = None,
     ) -> None:  # fmt: skip
-        """Take the rows of the file, if any, as done. Without a file nothing is saved."""
         self.devices, self.policy = devices, policy
         self.done = {row.key: row for row in (file.done if file else ())}
         self._file = file
@@ -151,10 +154,7 @@ class Steps:
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Raise `RunFileError` if the file holds a row of this plan from other kernel sources or parameters.
-
-        The parameters change when `tune` saves a preset. Also note whether the plan has GEMMs, for `measure`.
-        """
+        """Raise `RunFileError` if the file holds a row of this plan from other sources or parameters."""
         rows = [step.row if isinstance(step, Skip) else step.row("ok") for step in plan]
         self._has_gemms = any(row.kind == "gemm" for row in rows)
         sources = {row.key: row.source for row in rows}
@@ -180,10 +180,7 @@ class Steps:
         return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
-        """Yield the events of a step and return its row. A row that the file already holds is not measured.
-
-        New rows are saved, also those of skipped steps.
-        """
+        """Yield the events of a step, save and return its row, unless the file already holds it."""
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
             self._remember_time(done)
@@ -200,18 +197,15 @@ class Steps:
     def measure(
         self, case: Case, worker: Worker, patience_s: float = 0.0
     ) -> Generator[Event, None, Row]:  # fmt: skip
-        """Measure a case, yield its stages, and return its row unsaved.
-
-        On a CPU control bursts run between its batches, and its samples store their times.
-        Energy is not measured for probes if the plan has GEMMs. A GEMM's time is kept as a hint for later.
-        """
+        """Measure a case, with control bursts on a CPU. Yield its stages, and return its row unsaved."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = replace(self.policy, patience_s=patience_s)
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
         known = replace(case, measured=self._largest_smaller(case))
-        if case.versus:
-            known = replace(known, versus=replace(case.versus, measured=self._largest_smaller(case.versus)))
+        if case.partner:
+            partner = replace(case.partner, measured=self._largest_smaller(case.partner))
+            known = replace(known, partner=partner)
         self._control = self._control or Control(self.devices, worker, self._known_s)
         self._control.prepare(case)
         row = yield from worker.run(known, device, policy)
@@ -224,7 +218,7 @@ class Steps:
             self._timed[_kernel_key(row)].append((rates.gemm_of(row), times.median))
 
     def _largest_smaller(self, case: Case) -> tuple[Gemm, float] | None:
-        """The largest smaller problem that was measured with a case's kernel, and its least seconds."""
+        """The largest smaller problem that was measured with a case's kernel, and its seconds."""
         smaller = [each for each in self._timed[_kernel_key(case)] if each[0].flops < case.gemm.flops]
         return max(smaller, key=lambda each: (each[0].flops, -each[1]), default=None)
 
@@ -256,7 +250,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> Estimate:
-    """Predict the time of a plan on a quiet machine. Cases that are over budget take almost none."""
+    """Predict the time of a plan on a quiet machine."""
     cases = [step for step in plan if isinstance(step, Case)]
     gemms = [case for case in cases if case.kind == "gemm"]
     product_s = [_product_s(case, devices) for case in gemms]
@@ -274,15 +268,14 @@ def estimate(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> Esti
 
 
 def _gemm_s(case: Case, product_s: float, policy: Policy) -> float:
-    """Predict the time of a row whose product takes `product_s`, without builds."""
-    is_pair = bool(case.versus or case.former)
+    is_pair = case.partner is not None
     samples_s = max(policy.budget_s, INTERLEAVED_S * is_pair, LEAST_SAMPLES * product_s)
     verified_s = _ROW_S + _ELEMENT_S * sum(case.gemm.elements_of.values()) + _PRODUCTS * product_s
     return samples_s + verified_s * (2 if is_pair else 1) + _ENERGY_S * policy.energy
 
 
 def _product_s(case: Case, devices: Sequence[DeviceFacts]) -> float:
-    """Guess the time of a case's product from a share of the upper bound; 0 where there is no bound."""
+    """Guess the time of a case's product from a share of the upper bound."""
     cpus = [device for device in devices if device.type == "cpu"]
     device = devices[case.device] if case.device != HOST else next(iter(cpus), None)
     bound = upper_bound(device, case.dtype, case.ran_on == "matrix") if device else None

@@ -9,31 +9,36 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
-from gemmbench import UsageError
+from rich.console import RenderableType
+from rich.text import Text
+
+from gemmbench import NothingMeasured, UsageError
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
 from gemmbench.model.case import Case, Finished, Planned, Policy, Skip, Started, saved_problem
 from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
-from gemmbench.options.comparing import TuneOptions
+from gemmbench.model.units import clean
+from gemmbench.report.table import stack, stdout
 from gemmbench.suite.cached import Preset, TunedPresets, device_key, source, subfolder
-from gemmbench.suite.run import Listen, Outcome, header_of, opened_devices
-from gemmbench.suite.session import Control
+from gemmbench.suite.job import WRONG, Job, Tell, header_of
+from gemmbench.suite.options.comparing import TuneOptions
+from gemmbench.suite.selection import opened_devices
+from gemmbench.suite.session import Control, Listen, drive
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
 from gemmbench.tune.space import Hooks, search
-
-MakeCaching = Callable[[str], object]  # creates a machine that caches compiled programs in a folder
 
 Measure = Callable[[Case, Policy], Row]
 Ahead = Callable[[Sequence[Case]], None]  # gets the cases that will probably be measured next
@@ -54,51 +59,66 @@ class Task:
     time_limit_s: float  # of a row
 
 
-@dataclass
-class Tuning:
-    """A tuning on this machine, ready to run."""
+class Tuning(Job):
+    """`tune`: a search, the finals, and the preset that it saves. Rows of the cache are not repeated."""
 
     options: TuneOptions
+    next_step = "; the same command continues"
     task: Task
-    host: HostFacts
-    worker: Worker
-    make_caching: MakeCaching
+    cache: Cache
 
-    def run(self, listen: Listen) -> Outcome:
-        """Search, and time the best configurations again. `listen` gets each event.
+    def prepare(self) -> None:
+        options = self.options
+        device, host = select_one(self.worker, options.device)
+        problems, variant = options.problems(device), options.variant
+        assert variant is not None  # only to forget presets there may be none
+        try:
+            space = rules.space(variant, device, problems)
+        except rules.TuningError as error:
+            raise UsageError(str(error)) from None
+        self.task = Task(device, variant, problems, space, options.seed, options.budget, options.time_limit)
+        self.header = _header(self.task, host)
 
-        Rows are saved in `options.cache`, by default a file for this device, kernel and problems. Rows that
-        it holds are not measured again. Ctrl-C or a full disk ends it early, with the rows so far in the
-        outcome. Raises `RunFileError` if the file cannot be used.
-        """
-        task = self.task
-        path = self.options.cache
+    def describe_plan(self) -> None:
+        """Print the search space: problems, parameter values, counts and the estimated time."""
+        space, problems = self.task.space, self.task.problems
+        shapes = ", ".join(problem.shape for problem in problems)
+        lines = [clean(self.task.device.title)]
+        lines += [f"{self.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"]
+        for parameter, values in space.values.items():
+            marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
+            chosen = "; the kernel chooses for each problem" if parameter in space.chosen else ""
+            lines.append(f"  {parameter}: {marked}{chosen}")
+        configurations = units.counted(len(space.configurations), "configuration")
+        lines += [
+            "[ ] is the shipped preset.",
+            f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints, "
+            f"{len(space.configurations):,} fit the device.",
+            f"At most {configurations} and {units.age(self.options.budget)}",
+        ]
+        for line in lines:
+            stdout().print(Text(line))
+
+    def open(self) -> None:
+        task, path = self.task, self.options.cache
         if path is None:  # a file for each device, kernel as it is today, and set of problems
             shapes = "_".join(problem.shape for problem in task.problems)
             dtype, hashed = task.problems[0].dtype, source(task.variant)
             words = (device_key(task.device), task.variant.name, dtype, shapes, hashed)
             path = subfolder("tuning") / f"{'-'.join(words)}.jsonl"
+        self.cache = Cache(path, self.header, self.options.force)
+        self.file, self.rows = self.cache.file, self.cache.rows
+
+    def measure(self, listen: Listen) -> None:
+        """Search, and time the best configurations again."""
         with ExitStack() as held:
-            cache = held.enter_context(closing(Cache(path, _header(task, self.host), self.options.force)))
-            outcome = Outcome(cache.run())
-            try:
-                worker, ahead = self._workers(held)
-                measure = measure_with(worker, task.device, listen)
-                Tuner(task, measure, cache, listen, ahead).run()
-            except KeyboardInterrupt:
-                outcome.interrupted = True
-            except RunFileError as failure:  # a full disk, for example: the rows so far are worth showing
-                outcome.error = failure
-            outcome.run = cache.run()
-            return outcome
+            worker, ahead = self._workers(held)
+            measure = measure_with(worker, self.task.device, listen)
+            Tuner(self.task, measure, self.cache, listen, ahead).run()
 
-    def keep(self, run: Run) -> list[str]:
-        """Save the winner as every command's preset if it beat the shipped one. Return messages for the user.
-
-        They say where it is saved, or why that failed. If it did not win, the only message is that an earlier
-        winner stays in use, if there is one.
-        """
-        best, store, task = facts.result(run), TunedPresets(), self.task
+    def keep(self) -> list[str]:
+        """Save the winner as every command's preset if it beat the shipped one."""
+        best, store, task = facts.result(self.run), TunedPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
             earlier = store.find(device, laid_out(variant, task.problems[0]), dtype)
@@ -116,66 +136,64 @@ class Tuning:
             return [*store.notes]
         return [*store.notes, f"Saved in {store.path(device)}; every command uses it."]
 
-    def _workers(self, held: ExitStack) -> tuple[Worker, Ahead]:
-        """The worker that measures, and a function that has other workers compile cases ahead.
+    def rendered(self) -> RenderableType:
+        return stack(facts.sheets(self.run, self.options.top))
 
-        `options.builders` is their number: by default none for a CPU, for a GPU half the processors, up to 4.
-        If any, `self.worker` is stopped, and a new one shares their folder of programs. `held` closes all.
-        """
+    def status(self, tell: Tell) -> int:
+        """1 if the shipped preset is wrong. Other wrong configurations are rows of the table."""
+        first = facts.result(self.run).default
+        if first and first.trouble and first.trouble.status == "wrong":
+            return WRONG
+        self.result()
+        return 0
+
+    def result(self) -> facts.Result:
+        """The ranked results. Raise `NothingMeasured` if no configuration has a time."""
+        best = facts.result(self.run)
+        if not best.ranked:
+            trouble = best.default.trouble if best.default else None
+            reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
+            raise NothingMeasured(f"no configuration could be measured{reason}", self.run)
+        return best
+
+    def _workers(self, held: ExitStack) -> tuple[Worker, Ahead]:
+        """The worker that measures, and a function that has `options.builders` others compile cases ahead."""
         count, device = self.options.builders, self.task.device
         if count is None:
             count = 0 if device.type == "cpu" else min(4, (os.cpu_count() or 1) // 2)
         if not count:
             return self.worker, lambda _: None
         folder = held.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        make: Maker = partial(self.make_caching, folder)
+        make: Maker = partial(self.front.make_caching_machine, folder)
         self.worker.stop()
         policy = Policy(time_limit_s=self.task.time_limit_s)
         builders = held.enter_context(closing(Builders(partial(Worker, make), count, device, policy)))
         return held.enter_context(Worker(make)), builders.want
 
 
-@contextmanager
-def prepared(options: TuneOptions, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
-    """Select the device, build the search space and start the measuring process, which ends with the context.
-
-    Raises `UsageError` if the selector does not match one device, or no configuration can run on it.
-    """
-    with selected(options.device, make_machine) as (worker, device, host):
-        problems, variant = options.problems(device), options.variant
-        assert variant is not None  # only to forget presets there may be none
-        try:
-            space = rules.space(variant, device, problems)
-        except rules.TuningError as error:
-            raise UsageError(str(error)) from None
-        task = Task(device, variant, problems, space, options.seed, options.budget, options.time_limit)
-        yield Tuning(options, task, host, worker, make_caching)
+def select_one(worker: Worker, selector: str) -> tuple[DeviceFacts, HostFacts]:
+    """The device to tune, and the host. `UsageError` unless the selector matches one device."""
+    chosen, host = opened_devices(worker, selector)
+    if len(chosen) > 1:
+        raise UsageError(f"tune takes one --device at a time, not {len(chosen)}")
+    return chosen[0], host
 
 
-@contextmanager
-def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
-    """Start a measuring process and select the device to tune, which must be exactly one.
-
-    Yields process, device and host. Raises `UsageError` if the selector matches no device or several.
-    """
-    with Worker(make_machine) as worker:
-        chosen, host = opened_devices(worker, selector)
-        if len(chosen) > 1:
-            raise UsageError(f"tune takes one --device at a time, not {len(chosen)}")
-        yield worker, chosen[0], host
-
-
-def forget(device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
-    """Delete presets saved for a device, and return them. Raises `UsageError` if that is impossible."""
-    store = TunedPresets()
-    gone = store.forget(device, variant, dtypes)
+def forget(worker: Worker, options: TuneOptions) -> Iterator[str]:
+    """Delete the device's presets of --kernel and --dtype, and yield a line for each."""
+    device, _ = select_one(worker, options.device)
+    store, name = TunedPresets(), options.variant.name if options.variant else None
+    gone = store.forget(device, name, GEMM_DTYPES if options.dtype is None else (options.only_dtype,))
     if store.notes:
         raise UsageError(store.notes[0])
-    return gone
+    for preset in gone:
+        yield f"Forgot {preset.variant} {preset.dtype}: {units.listed(preset.parameters)}"
+    if not gone:
+        yield f"Nothing is saved for this in {store.path(device)}."
 
 
 def _header(task: Task, host: HostFacts) -> Header:
-    """The header of a tuner's file. A later call can continue the file if its header matches."""
+    """The header of a tuner's file, which a later call with the same header can continue."""
     words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
     for problem in task.problems:
         words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
@@ -186,26 +204,19 @@ def _header(task: Task, host: HostFacts) -> Header:
 
 
 def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _: None) -> Measure:
-    """Return a function that measures a case with a worker, and passes events to `listen`."""
+    """A function that measures a case with a worker, and passes events to `listen`."""
     control = Control((device,), worker, {})
 
     def measure(case: Case, policy: Policy) -> Row:
-        """Measure a case to its end, passing each event to `listen`, and return its row."""
         control.prepare(case)
-        steps = worker.run(case, device, policy)
-        while True:
-            try:
-                listen(next(steps))
-            except StopIteration as end:
-                row: Row = end.value
-                return row
+        return drive(worker.run(case, device, policy), listen)
 
     return measure
 
 
 @dataclass
 class Tuner:
-    """A search, then the finals. The results are in the cache, whose rows of the search are not repeated."""
+    """A search, then the finals. The cache has the results."""
 
     task: Task
     measure: Measure  # verifies and measures a case; always returns a row
@@ -220,15 +231,13 @@ class Tuner:
     announced: dict[tuple[int, ...], Case | Skip] = field(default_factory=dict)  # planned for other workers
 
     def run(self) -> None:
-        """Search, then time the best few again. Raises `RunFileError` if a row cannot be written."""
         self.search()
         self.finals()
 
     def search(self) -> None:
         """Measure the shipped preset, then others until 70 % of the budget is spent.
 
-        Results go to the cache, which also provides rows of earlier calls. Raises `RunFileError` if a row
-        cannot be written, or the file holds rows of other kernel sources.
+        Raises `RunFileError` if the cache holds rows of other kernel sources.
         """
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
@@ -254,11 +263,7 @@ class Tuner:
         self.ahead(())
 
     def finals(self) -> None:
-        """Time the best five and the shipped preset again. Then alternate winner and preset in three rounds.
-
-        Nothing is timed unless another configuration has a rate. There are no rounds if the preset wins or
-        has none. The rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
-        """
+        """Time the best five and the shipped preset again. Then alternate winner and preset three times."""
         task = self.task
         outcome = facts.result(self.cache.run())
         if not outcome.ranked:
@@ -293,7 +298,6 @@ class Tuner:
             self.cache.append(step.row if isinstance(step, Skip) else step.row("skipped", reason))
 
     def _check_source(self) -> None:
-        """Raise `RunFileError` if the first row of the file is of another kernel source than today's."""
         step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
         if any(row.source not in ("", source) for row in self.cache.rows[:1]):
@@ -303,10 +307,7 @@ class Tuner:
             )
 
     def _attempt(self, parameters: Mapping[str, int]) -> Attempt:
-        """Measure a configuration on each problem, up to the first row that is not ok, and save the new rows.
-
-        Rows that the file already holds are reused. `listen` gets an event for each row.
-        """
+        """Measure a configuration on each problem, up to a failure, and save the new rows."""
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
@@ -337,11 +338,10 @@ class Tuner:
     def _retime(
         self, problem: Gemm, chosen: Parameters, phase: str, policy: Policy, versus: Parameters | None = None
     ) -> None:
-        """Measure a configuration again, save and report the row. Its batches alternate with `versus`."""
         step = self._case(problem, chosen, phase)
         if versus is not None and isinstance(step, Case):
             other = self._case(problem, versus, phase)
-            step = replace(step, versus=other) if isinstance(other, Case) else other
+            step = replace(step, partner=other) if isinstance(other, Case) else other
         row = self._run(step, policy)
         self.cache.append(row)
         self.listen(Finished(row))
@@ -353,10 +353,7 @@ class Tuner:
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
-        """Measure a case, and return its row unsaved. A skipped step only returns its row.
-
-        The shipped preset, if it was over budget, is measured again: fewest samples, a longer time limit.
-        """
+        """Measure a case, and return its row unsaved. The shipped preset gets a second, patient attempt."""
         if isinstance(step, Skip):
             return step.row
         self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
@@ -366,7 +363,7 @@ class Tuner:
         return row
 
     def _status(self) -> str:
-        """The progress of the search: ``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 95 s left``."""
+        """``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 95 s left``"""
         rates = [rate for rate in self.rates if rate]
         words = [f"{len(self.rates)} tried"]
         words += [f"{len(self.rates) - len(rates)} failed"] if len(rates) < len(self.rates) else []
@@ -378,7 +375,7 @@ class Tuner:
         return ", ".join(words)
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
-        """Have other workers compile the configurations that can run, at the first problem of the search."""
+        """Have other workers compile the configurations that can run, at the first problem."""
         steps = []
         for configuration in configurations:
             key = tuple(configuration.values())
@@ -389,18 +386,18 @@ class Tuner:
 
 
 class Cache:
-    """A tuner's file: rows in the order of measuring, locked against other tuners until it is closed."""
+    """A tuner's file: rows in the order of measuring, locked until it is closed."""
 
     def __init__(self, path: Path, header: Header, fresh: bool = False) -> None:
         """Open the file and read its rows, or create it. A `fresh` one replaces what exists.
 
-        Raises `RunFileError` if another tuner uses it, it cannot be written, or its header does not match.
+        Raises `RunFileError` if another tuner has it, or its header does not match.
         """
         self.path = path
         self._header = header
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = RunFile.create(path, header, force=True) if fresh else RunFile.resume(path, header)
+            self.file = RunFile.create(path, header, force=True) if fresh else RunFile.resume(path, header)
         except BusyError:
             raise RunFileError(
                 f"another tuner is at work on {path}; wait for it, or give --cache another file"
@@ -410,7 +407,7 @@ class Cache:
         self.rows: list[Row] = []
         self._searched: dict[RowKey, Row] = {}
         self._timed: set[Problem | None] = set()  # where the shipped preset has a time
-        for row in self._file.done:
+        for row in self.file.done:
             self._add(row)
 
     def find(self, key: RowKey) -> Row | None:
@@ -418,15 +415,11 @@ class Cache:
         return self._searched.get(key)
 
     def append(self, row: Row) -> None:
-        self._file.append(row)
+        self.file.append(row)
         self._add(row)
 
     def _add(self, row: Row) -> None:
-        """Add a row. `find` returns it from now on, if another call would give the same result.
-
-        A skipped row counts only if the shipped preset has a time there: it is then far slower. Otherwise a
-        larger budget may measure it. The shipped preset is tried again unless it was measured or cannot run.
-        """
+        """Add a row. `find` returns it from now on, if another call would give the same result."""
         self.rows.append(row)
         if row.phase != TRIAL:
             return
@@ -443,14 +436,14 @@ class Cache:
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
 
 
 class Builders:
-    """Processes that compile cases into the driver's cache. Their failures have no effect on measurements."""
+    """Processes that compile cases into the driver's cache. Their failures have no effect."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
-        """Make `count` workers, and start a thread for each, which compiles the cases given to `want`."""
+        """Start `count` workers, each with a thread that compiles the cases given to `want`."""
         self._device, self._policy = device, policy
         self._waiting: deque[Case] = deque()
         self._seen: set[str] = set()  # fingerprints of what was built
@@ -463,7 +456,7 @@ class Builders:
             thread.start()
 
     def want(self, cases: Sequence[Case]) -> None:
-        """Replace the queue by these cases, in this order, without those that were built before."""
+        """Replace the queue by these cases, without those that were built before."""
         with self._changed:
             self._waiting = deque(case for case in cases if case.source not in self._seen)
             self._changed.notify_all()
@@ -485,7 +478,6 @@ class Builders:
                 worker.inspect(case, self._device, self._policy)
 
     def _next(self) -> Case | None:
-        """Wait for the next case of the queue, remove it and mark it as built. Return None after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._waiting)
             if self._closed:

@@ -12,7 +12,8 @@ from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan, why_not
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.refusal import why_not
 
 FINALISTS = 5  # beside the shipped preset
 ROUNDS = 3  # of the winner and the shipped preset, in turns
@@ -59,11 +60,8 @@ class Finals:
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
     """Build the configurations of a variant that meet its constraints and can run all problems on a device.
 
-    The search covers the preset's parameters, those in `Variant.searched`, and launch parameters that the
-    variant chooses itself, unless these make over 10,000 combinations. The default holds the variant's choice
-    for the first problem. All problems must have the same data type.
-
-    Raises `TuningError` if the variant is a library, has no parameters, or cannot run on the device.
+    Launch parameters that the variant chooses vary too, up to 10,000 combinations. Raises `TuningError` if
+    nothing can be tuned.
     """
     if variant.executor != "opencl":
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
@@ -101,10 +99,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
-    """Problems to compare a winner at: the one of most operations with m, n and k all changed alike.
-
-    One has them divided by 4, one reduced by 1 (at least 1), one doubled. Those of the search are omitted.
-    """
+    """Problems to compare a winner at: the largest with m, n, k divided by 4, reduced by 1, doubled."""
     base = max(problems, key=lambda problem: problem.flops)
 
     def scaled(length: Callable[[int], int]) -> Gemm:
@@ -117,32 +112,25 @@ def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
 def case(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = ""
 ) -> Case | Skip:
-    """The case of one configuration and problem in a phase of the tuner, or the reason why it cannot run."""
+    """The case of a configuration and problem in a phase, or why it cannot run."""
     (step,) = gemm_plan([device], [variant], [problem], parameters)
     return Skip(replace(step.row, phase=phase)) if isinstance(step, Skip) else replace(step, phase=phase)
 
 
 def search_policy(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
-    """The policy for a configuration of the search: 0.2 s, or enough for one twice as slow as the preset.
-
-    `default_s` is the time of the shipped preset, or None if unknown. A problem that takes longer than this
-    budget and 2 s is skipped.
-    """
+    """The policy of the search: 0.2 s, or enough for twice the preset's time (None: unknown)."""
     enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else _least_s(_FAR * default_s)
     return Policy(budget_s=max(_LOOK_S, enough), batch_s=0.005, min_batches=5, time_limit_s=time_limit_s)
 
 
 def patient_policy(budget_s: float, time_limit_s: float) -> Policy:
-    """The policy for a shipped preset that was skipped: the fewest samples, however long they take.
-
-    The whole budget is added to the time limit, because the preset is slow and does not hang.
-    """
+    """The policy for a shipped preset that was skipped: the fewest samples, however slow."""
     short = search_policy(budget_s, time_limit_s + budget_s)
     return replace(short, budget_s=math.inf, min_batches=3, precision=math.inf)
 
 
 def _least_s(one_s: float) -> float:
-    """The minimum seconds of a row: one verified problem, then the fewest samples in each of two scopes."""
+    """The minimum seconds of a row: a verified problem, and the fewest samples in two scopes."""
     return (1 + 2 * LEAST_SAMPLES) * one_s
 
 
@@ -153,7 +141,7 @@ def shares_s(budget_s: float) -> tuple[float, float]:
 
 
 def finals_s(budget_s: float) -> float:
-    """Seconds of the budget that are for the finals, in addition to what the search leaves."""
+    """Seconds of the budget that are reserved for the finals."""
     return budget_s * _FINALS_SHARE
 
 
@@ -162,8 +150,7 @@ def finals(
 ) -> Finals:
     """Plan the finals within `share_s` seconds: sampling time, and other problems that fit.
 
-    The shipped preset takes `default_s` seconds for the first problem. A row takes `overhead_s` seconds
-    besides its samples. Other problems are added in order while they fit; the rest is in `left_out`.
+    The preset takes `default_s` for the first problem, a row `overhead_s` besides its samples.
     """
     one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}
 
@@ -204,9 +191,8 @@ class Hooks:
 def search(space: Space, seed: int, hooks: Hooks) -> None:
     """Measure the shipped preset, a random sample, then the neighbours of the best, all by `hooks.cost`.
 
-    No configuration is measured twice. A climb tries all values of one parameter at a time, until no
-    parameter improves. The next climb starts at a random configuration near the best. The hooks say when the
-    time is over; without a limit the whole space is measured. The same seed and costs give the same search.
+    A climb tries all values of one parameter at a time, until none improves, and starts again near the best.
+    The same seed and costs give the same search.
     """
     chance = random.Random(seed)
     shuffled = chance.sample(space.configurations, len(space.configurations))
@@ -214,10 +200,7 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
     costs: dict[tuple[int, ...], float] = {}
 
     def measure(configurations: Iterable[Configuration], over: Callable[[], bool]) -> None:
-        """Measure what has no cost yet, until `over()`. Announce what comes next to `hooks.ahead`.
-
-        Record costs, infinite if `hooks.cost` gives None, and remove what was measured from `untried`.
-        """
+        """Measure what has no cost yet, until `over()`."""
         waiting = [each for each in configurations if _key(each) not in costs]
         for number, each in enumerate(waiting):
             if over():

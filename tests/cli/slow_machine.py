@@ -33,9 +33,9 @@ class SlowMachine(FakeMachine):
             if variant in (case.variant, "*") and where in (size, "*"):
                 factor *= float(times)
         former = None
-        if case.former:
+        if case.partner and case.partner.kernels:
             row = replace(row, samples=_repeated(row))
-            was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.former)
+            was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.partner.kernels)
             scale = moment * (1 + 0.002 * draw.gauss(0, 1))
             former = Partner(was, fake_runs.scaled(row, lambda: scale))
         return replace(row, samples=fake_runs.scaled(row, lambda: factor), former=former, source=case.source)

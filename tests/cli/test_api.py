@@ -25,14 +25,15 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
-from gemmbench.options import COUNT, Flag, Options, build, command_line, measuring, specs
-from gemmbench.options.comparing import TuneOptions
-from gemmbench.options.names import choose_params
 from gemmbench.regress.check import AAReport, aa_sheets
 from gemmbench.regress.compare import Comparison
 from gemmbench.regress.results import conclusion
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import html
+from gemmbench.suite.job import say
+from gemmbench.suite.options import COUNT, Flag, Options, build, command_line, measuring, specs
+from gemmbench.suite.options.comparing import TuneOptions
+from gemmbench.suite.options.names import choose_params
 from tests import fake_runs as fake
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_errors import GOLDEN, LONG, files  # noqa: F401  a fixture
@@ -397,7 +398,7 @@ def test_without_stderr_nothing_of_it_is_on_stdout(
     """As under pythonw, where print and rich would take stdout instead."""
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", None)
-        gb.api.say("a note")
+        say("a note")
         gb.square(**QUICK, verbose=1)
     assert capsys.readouterr().out == ""
 

@@ -320,7 +320,8 @@ def test_workloads_runs_the_best_kernels(dtype: str, kernels: set[str], call: Ca
 def test_short_helps_are_the_first_lines_of_the_help() -> None:
     """They are written twice so that ``gemmbench --help`` imports no command."""
     for name, (module, line) in cli.COMMANDS.items():
-        command = getattr(importlib.import_module(f"gemmbench.cli.{module}"), name.replace("-", "_"))
+        made = importlib.import_module(f"gemmbench.cli.{module}")
+        command = getattr(made, f"{name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         assert command.name == name
         assert (command.help or "").splitlines()[0] == line

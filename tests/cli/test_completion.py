@@ -9,7 +9,7 @@ import pytest
 from click.shell_completion import BashComplete
 
 from gemmbench import cli
-from gemmbench.options.names import KERNELS
+from gemmbench.suite.options.names import KERNEL_NAMES
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def complete(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("gemmbench ", list(cli.COMMANDS)),
         ("gemmbench swe", ["sweep-k"]),
         ("gemmbench square --dry", ["--dry-run"]),
-        ("gemmbench square --kernel ", list(KERNELS)),
+        ("gemmbench square --kernel ", list(KERNEL_NAMES)),
         ("gemmbench square --kernel naive,reg", ["naive,register", "naive,register-wide"]),
         ("gemmbench square --kernel naive,naiv", ["naive,naive-fp8"]),
         ("gemmbench gemm --versus cub", ["cublas"]),

@@ -18,7 +18,7 @@ import pytest
 from gemmbench import api
 from gemmbench.cli import COMMANDS, load_command
 from gemmbench.model.run_file import load
-from gemmbench.options import Whole
+from gemmbench.suite.options import Whole
 from tests import fake_runs
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
@@ -172,7 +172,7 @@ def test_every_whole_number_has_a_maximum_that_is_named(number: int) -> None:
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     monkeypatch.setattr(
-        "gemmbench.suite.run.no_device_message", lambda _: "no OpenCL device was found; type: install"
+        "gemmbench.suite.selection.no_device_message", lambda _: "no OpenCL device was found; type: install"
     )
     for command in ("devices", "peak", "square", "sweep-k", "workloads", "gemm"):
         result = call(command)

@@ -10,8 +10,8 @@ import pytest
 
 from gemmbench.measure.machine import host_facts
 from gemmbench.model.run_file import load
-from gemmbench.options import Number
 from gemmbench.regress.compare import compare
+from gemmbench.suite.options import Number
 from tests.cli.conftest import ROOT, Call
 
 HUGE = "9" * 5000

@@ -13,12 +13,11 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import api
-from gemmbench.cli import kernels, running
+from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
-from gemmbench.options import build, names
-from gemmbench.options.comparing import TuneOptions
-from gemmbench.options.measuring import SquareOptions
-from gemmbench.tune import session
+from gemmbench.suite.options import build, names
+from gemmbench.suite.options.comparing import TuneOptions
+from gemmbench.suite.options.measuring import SquareOptions
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_tune import flat
 from tests.compare_runs import save
@@ -53,10 +52,8 @@ def test_the_walk_is_understood_as_written(call: Call, monkeypatch: pytest.Monke
     def parsed(options: object, *_: object) -> object:
         raise _Parsed(options)
 
-    for name in ("checked", "load"):
+    for name in ("run_job", "load"):
         monkeypatch.setattr(api, name, parsed)
-    monkeypatch.setattr(running, "prepared", parsed)
-    monkeypatch.setattr(session, "prepared", parsed)
     monkeypatch.setattr(kernels, "_show_resources", parsed)
     for command in COMMANDS:
         if not command.startswith("gemmbench"):
@@ -156,7 +153,7 @@ def test_what_cannot_be_is_one_sentence(
 
 
 def test_a_kernel_is_called_like_no_word_of_the_options(mine: Path) -> None:
-    words = {"own", *names.KERNELS, *names.BASELINES}
+    words = {"own", *names.KERNEL_NAMES, *names.BASELINE_NAMES}
     was = mine.read_text()
     for name in sorted(words):
         mine.write_text(was.replace("/* gemmbench\n", f'/* gemmbench\nname = "{name}"\n'))

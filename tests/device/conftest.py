@@ -16,7 +16,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import drivers
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import select
+from gemmbench.suite.selection import select
 
 _KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it
 _EXECUTORS: dict[int, GemmExecutor] = {}

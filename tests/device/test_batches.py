@@ -14,7 +14,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import all_devices, executor
 

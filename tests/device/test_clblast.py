@@ -26,7 +26,7 @@ from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import exact_error
 

@@ -11,7 +11,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Energy
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

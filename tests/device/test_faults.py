@@ -13,8 +13,8 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, current
 from gemmbench.model.run_file import RunFile, load
-from gemmbench.plan import gemm_plan
 from gemmbench.suite import session
+from gemmbench.suite.plan import gemm_plan
 from tests.device import faulty
 from tests.unit.test_records import HEADER
 
@@ -25,7 +25,7 @@ POLICY = Policy(budget_s=2.0, batch_s=0.001, min_batches=3, precision=10.0, time
 def rows_of(device: DeviceFacts, sizes: list[int], path: Path) -> list[Row]:
     plan = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size) for size in sizes])
     with Worker(faulty.make) as worker, RunFile.create(path, HEADER) as file:
-        events = session.run(plan, [device], POLICY, worker, file)
+        events = session.run_plan(plan, [device], POLICY, worker, file)
         return [event.row for event in events if isinstance(event, Finished)]
 
 

@@ -31,8 +31,9 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, PARTS, WHOLE, Check, Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan, select
 from gemmbench.stats import rates
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import select
 from tests import in_process
 from tests.device.conftest import all_devices, exact_error, executor
 
@@ -472,7 +473,9 @@ def in_turn(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
     policy = replace(QUICK, memory=memory)
-    return in_process.measured(executor(device), replace(step, former=str(folder)), policy)
+    return in_process.measured(
+        executor(device), replace(step, partner=replace(step, kernels=str(folder))), policy
+    )
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -534,7 +537,7 @@ def test_a_wrong_kernel_is_wrong_whatever_the_old_kernel_is(
     monkeypatch.setattr(runtime_module, "text", broken)
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
     assert isinstance(step, Case)
-    case = replace(step, former=str(tmp_path))
+    case = replace(step, partner=replace(step, kernels=str(tmp_path)))
     row = in_process.measured(GemmExecutor(Runtime(device)), case, QUICK)
     assert row.status == "wrong"
 
@@ -543,5 +546,7 @@ def test_a_missing_old_kernel_is_reported(device: DeviceFacts, tmp_path: Path) -
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
-        in_process.measured(executor(device), replace(step, former=str(tmp_path)), QUICK)
+        in_process.measured(
+            executor(device), replace(step, partner=replace(step, kernels=str(tmp_path))), QUICK
+        )
     assert caught.value.status == "unsupported"

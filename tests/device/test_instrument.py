@@ -18,7 +18,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Handle
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Mapped
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 from tests.in_process import InProcess
 

@@ -17,13 +17,13 @@ from gemmbench.model.dtypes import DType, HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import peak_plan
 from gemmbench.probes import measure, memory_opencl
 from gemmbench.probes.arithmetic import RECURRENCES
 from gemmbench.probes.measure import Known
 from gemmbench.probes.memory_opencl import Enqueue, time_launches
 from gemmbench.probes.opencl import ProbeExecutor
 from gemmbench.stats.rates import rate
+from gemmbench.suite.plan import peak_plan
 from tests import in_process
 
 POLICY = Policy(budget_s=1.0, batch_s=0.001, min_batches=3)

@@ -16,7 +16,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import exact_error
 
 VARIANT = BY_NAME["intel-block"]

@@ -11,7 +11,7 @@ from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import all_devices, executor
 
 pytestmark = pytest.mark.usefixtures("unoptimized")

@@ -14,7 +14,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import Axes, gemm_plan
+from gemmbench.suite.plan import Axes, gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

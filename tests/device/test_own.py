@@ -19,7 +19,8 @@ from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan, select
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import select
 from tests import in_process
 from tests.device.conftest import all_devices
 from tests.own_kernel import MINE

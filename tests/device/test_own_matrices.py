@@ -19,7 +19,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

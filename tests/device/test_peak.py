@@ -12,11 +12,11 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import peak_plan
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe
 from gemmbench.probes.opencl import ProbeExecutor, chains, matrix_tiles
 from gemmbench.probes.race import control_case, trips_for
+from gemmbench.suite.plan import peak_plan
 from tests import in_process
 from tests.device.conftest import runtime
 

@@ -19,7 +19,7 @@ from gemmbench.model.instrument import When
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 

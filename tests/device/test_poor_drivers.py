@@ -17,7 +17,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK
 from gemmbench.opencl import discovery, drivers, runtime
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.plan import gemm_plan, select
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import select
 
 
 class NoProfiling:

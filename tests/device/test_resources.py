@@ -8,7 +8,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 
 

@@ -18,7 +18,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
 from gemmbench.model.units import counted
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from gemmbench.tune.session import measure_with
 from tests import fake_runs
 from tests.cli.conftest import Call

@@ -12,10 +12,10 @@ import pytest
 import gemmbench as gb
 from gemmbench.model.row import Check, Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run
-from gemmbench.options.comparing import Rules
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report.notes import doubts
 from gemmbench.stats.rates import shown_rate
+from gemmbench.suite.options.comparing import Rules
 from tests import fake_runs as fake
 from tests.compare_runs import again, save, small
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec import UNSET
 
-from gemmbench import UsageError, plan
+from gemmbench import UsageError
 from gemmbench.gemm.answers import exact_operands
 from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, multiply_by_numpy
 from gemmbench.gemm.operands import Matrices
@@ -25,11 +25,13 @@ from gemmbench.model.dtypes import HostArray, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import TuneOptions
-from gemmbench.options.measuring import GemmOptions, SquareOptions, WorkloadsOptions
-from gemmbench.plan import gemm_plan, rebuild, why_not
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
+from gemmbench.suite import refusal
+from gemmbench.suite.options.comparing import TuneOptions
+from gemmbench.suite.options.measuring import GemmOptions, SquareOptions, WorkloadsOptions
+from gemmbench.suite.plan import gemm_plan, rebuild_plan
+from gemmbench.suite.refusal import why_not
 from tests import fake_runs as fake
 from tests import in_process
 
@@ -53,7 +55,7 @@ def test_a_row_keeps_how_many_there_were_and_one_problem_is_saved_as_before() ->
     assert saved != saved_problem(replace(BATCH, batch=4))
     row = fake.gemm_row("naive", saved, 1.0, parameters={"WX": 16, "WY": 16})
     assert rates.gemm_of(row) == BATCH
-    (step,) = rebuild([row], [fake.CPU], {0: 0})
+    (step,) = rebuild_plan([row], [fake.CPU], {0: 0})
     assert isinstance(step, Case)
     assert step.problem == BATCH
 
@@ -82,7 +84,7 @@ def test_passes_over_a_batch_have_a_third_dimension_and_a_temporary_for_each_pro
 def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_index(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "free_memory_bytes", lambda: 1 << 50)
+    monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 1 << 50)
     (step,) = gemm_plan([fake.GPU], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64, batch=2)])
     assert isinstance(step, Skip)
     assert step.row.reason == "image-4x8 does not support batches"

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gemmbench import api
-from gemmbench.cli import main, running
+from gemmbench.cli import main
 from gemmbench.ladder import order_of
 from gemmbench.model.row import ADDS_IN_HALF, NO_CLOCK
 from gemmbench.model.run_file import load
 from gemmbench.report import table
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import Note, Sheet
+from gemmbench.suite import job
 from gemmbench.views import sheets, show
 from tests.unit.test_tables import text
 
@@ -72,7 +72,7 @@ def test_only_a_terminal_gets_colours_whatever_force_color_says(
     console = table.stdout()
     console.print(shown)
     assert ("\x1b[" in console.file.getvalue()) == is_terminal  # type: ignore[attr-defined]  # StringIO
-    running.write(tmp_path / "t.txt", shown, quiet=True)
+    job.write_output(tmp_path / "t.txt", shown)
     assert "\x1b[" not in (tmp_path / "t.txt").read_text()
 
 
@@ -95,7 +95,7 @@ def test_progress_is_live_on_interactive_terminals_alone(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", Terminal(is_terminal))
-    assert (Progress(api.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
+    assert (Progress(job.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
 
 
 def test_rows_that_the_host_timed_are_one_remark() -> None:
@@ -117,7 +117,7 @@ def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", str(width))
     terminal = Terminal(True)
     monkeypatch.setattr("sys.stderr", terminal)
-    api.say(SENTENCE)
+    job.say(SENTENCE)
     said = terminal.getvalue()
     with pytest.raises(SystemExit):
         main(["show", LONG_PATH])
@@ -129,7 +129,7 @@ def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_message_in_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    api.say(SENTENCE)
+    job.say(SENTENCE)
     assert capsys.readouterr().err == f"{SENTENCE}\n"
 
 

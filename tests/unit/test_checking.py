@@ -17,9 +17,9 @@ from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Resources, Row, RowKey, Scope
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
 from gemmbench.regress.compare import BaselineSet, ComparedRow, Comparison
+from gemmbench.suite.options.comparing import CheckOptions, Rules
 from tests.compare_runs import again, repeated, small
 from tests.in_process import NoControl
 
@@ -72,9 +72,10 @@ def checked(
     )
     worker = cast(Worker, Scripted(change))
     header = base.header
-    job = check.Job(BaselineSet((base,), rules), plan, header, header.policy, worker)
-    job.patience_s, job.clock = patience, clock
-    steps = check.check(job)
+    job = check.CheckJob(CheckOptions(), [base])
+    job.baseline, job.plan, job.worker = BaselineSet((base,), rules), plan, worker
+    job.header, job.patience_s, job.clock = header, patience, clock
+    steps = check.check_rows(job)
     while True:
         try:
             next(steps)

@@ -603,9 +603,9 @@ def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> Non
 
 def test_another_version_is_another_process_and_a_folder_of_kernels_is_not(tmp_path: Path) -> None:
     (tmp_path / "gemmbench").mkdir()
-    kernels = Case("gemm", 0, "naive", "float", {}, Gemm(8, 8, 8), former=str(tmp_path / "kernels"))
+    kernels = Case("gemm", 0, "naive", "float", {}, Gemm(8, 8, 8), kernels=str(tmp_path / "kernels"))
     with Worker(Machine) as child:
-        assert child.for_former(kernels, fake_runs.CPU) == (child, kernels, fake_runs.CPU)
+        assert child.for_old(kernels, fake_runs.CPU) == (child, kernels, fake_runs.CPU)
     assert checkout_of(str(tmp_path)) == str(tmp_path)
     assert checkout_of("driver:libOpenCL.so") == ""
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import UsageError, plan
+from gemmbench import UsageError
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import for_threads
 from gemmbench.model.case import Skip
 from gemmbench.model.device import usable_cores
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan, select
+from gemmbench.suite import refusal
 from gemmbench.suite.cached import device_key
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.selection import select
 from tests import fake_runs as fake
 from tests.unit.test_plan import DEVICE
 
@@ -140,11 +142,11 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
 def test_a_problem_that_the_host_has_no_room_for_is_skipped_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "free_memory_bytes", lambda: 40 << 20)
+    monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 40 << 20)
     small, large = gemm_plan([fake.GPU], [BY_NAME["naive"]], [Gemm(1024, 1024, 1024), Gemm(2048, 2048, 2048)])
     assert not isinstance(small, Skip)
     assert isinstance(large, Skip)
     assert large.row.reason == "needs 144 MiB of host memory, 40.0 MiB is free"
-    monkeypatch.setattr(plan, "free_memory_bytes", lambda: 140 << 20)
+    monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 140 << 20)
     (on_cpu,) = gemm_plan([fake.CPU], [BY_NAME["naive"]], [Gemm(2048, 2048, 2048)])
     assert isinstance(on_cpu, Skip)  # its buffers are the host's, too

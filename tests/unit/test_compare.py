@@ -13,7 +13,6 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Launch, Resources, Row, Scope, Status, Work
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import DIFFERENCES, Rules
 from gemmbench.regress.compare import (
     ComparedRow,
     Comparison,
@@ -23,6 +22,7 @@ from gemmbench.regress.compare import (
     only_preset_differs,
 )
 from gemmbench.stats import rates
+from gemmbench.suite.options.comparing import DIFFERENCES, Rules
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 

@@ -16,8 +16,8 @@ from gemmbench.chart_views import ratios
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import Rules
 from gemmbench.regress.compare import Comparison, compare
+from gemmbench.suite.options.comparing import Rules
 from tests import drawn
 from tests import fake_runs as fake
 from tests.compare_runs import Slow, again

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from gemmbench.model.row import Partner, Problem, Row, Scope
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import Rules
 from gemmbench.regress import results
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report.table import stack
 from gemmbench.stats.intervals import Interval, interleaved_ratio, summarize
+from gemmbench.suite.options.comparing import Rules
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
 

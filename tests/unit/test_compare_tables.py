@@ -15,12 +15,12 @@ from msgspec import UNSET
 
 from gemmbench.model.row import Check, Partner
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import Rules
 from gemmbench.regress import results as pages
 from gemmbench.regress.check import aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import VERDICTS, Comparison, compare
 from gemmbench.regress.results import to_junit
 from gemmbench.report.table import stack
+from gemmbench.suite.options.comparing import Rules
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 from tests.unit.test_compare import changed, m, status
@@ -58,7 +58,7 @@ CASES: dict[str, Callable[[], Comparison]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, golden: Golden) -> None:
-    table, markdown = text(stack(pages.sheets(CASES[name]()))), pages.to_markdown(CASES[name]())
+    table, markdown = (text(stack(pages.sheets(CASES[name]()))), pages.to_markdown(CASES[name]()))
     shown = pages.to_github(CASES[name]())
     golden(f"{name}.txt", f"{table}\n{markdown}\n{shown}")
     assert all(
@@ -157,7 +157,7 @@ def test_annotations_are_escaped() -> None:
 
 def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
     found = good()
-    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
+    short, whole = (text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True))))
     within = found.counts["within"]
     # numpy has a table of its own
     assert f"{within - 6} more rows within 10 %, the largest +" in short
@@ -206,7 +206,7 @@ def test_at_most_three_remarks_are_shown() -> None:
     new = again(2)
     rows = [replace(row, status="skipped", reason=f"{row.dtype} {row.key}", samples={}) for row in new.rows]
     found = compare([again(1)], [replace(new, rows=tuple(rows))])
-    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
+    short, whole = (text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True))))
     after = short.split(pages.conclusion(found))[1]
     assert after.count("more remarks: -v shows them.") == 1
     assert len([line for line in after.splitlines() if line and not line.startswith(" ")]) == 3

@@ -70,7 +70,7 @@ def run(
 ) -> tuple[list[Event], tuple[Row, ...]]:  # fmt: skip
     """The events, and the rows in the order of the file. The fastest burst of earlier runs took 10 s."""
     policy, known_s = Policy(patience_s=patience_s), {"0": 10.0}
-    events = list(session.run(tuple(plan), devices, policy, cast(Worker, machine), None, known_s))
+    events = list(session.run_plan(tuple(plan), devices, policy, cast(Worker, machine), None, known_s))
     return events, tuple(event.row for event in events if isinstance(event, Finished))
 
 
@@ -96,7 +96,7 @@ def test_rows_on_a_gpu_have_none() -> None:
 def test_of_a_case_and_its_versus_both_have_bursts() -> None:
     machine = Machine()
     (case,) = cases(0)
-    run(machine, [replace(case, versus=replace(case, device=HOST))])
+    run(machine, [replace(case, partner=replace(case, device=HOST))])
     assert set(machine.bursts) == {0, None}
 
 
@@ -154,7 +154,7 @@ def test_resumed_rows_that_lack_quiet_batches_are_measured_again(tmp_path: Path)
     for machine, expected in ((Machine(1, 1.5), [64, 128]), (Machine(), [128]), (Machine(), [])):
         with RunFile.resume(path, HEADER) as file:
             policy = Policy(patience_s=0.0 if expected == [64, 128] else None)
-            list(session.run(cases(0, 0), (fake.CPU,), policy, cast(Worker, machine), file, known_s))
+            list(session.run_plan(cases(0, 0), (fake.CPU,), policy, cast(Worker, machine), file, known_s))
         assert asked(machine) == expected
     assert [len(row.samples["host"].seconds) for row in load(path).rows] == [12, 24]
 

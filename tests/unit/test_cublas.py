@@ -25,7 +25,7 @@ from gemmbench.model.dtypes import FP8_DTYPES
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs, in_process
 from tests.fake_cuda import NOT_SUPPORTED, FakeCublas, FakeCuda
 

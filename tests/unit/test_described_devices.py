@@ -13,7 +13,7 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 
 FOLDER = Path(__file__).parents[1] / "data" / "devices"
 SQUARE = Gemm(1024, 1024, 1024)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gemmbench.doctor import Diagnosis, examine, page, to_record
+from gemmbench.doctor import Diagnosis, diagnosis_page, examine, to_record
 from gemmbench.doctor import machine as reading
 from gemmbench.doctor.checks import CHECKS
 from gemmbench.doctor.machine import Finding, ranges
@@ -343,7 +343,7 @@ def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) 
 
 def shown(report: Diagnosis, width: int = 80, verbose: bool = False) -> str:
     console = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False)
-    console.print(page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), verbose), crop=False)
+    console.print(diagnosis_page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), verbose), crop=False)
     assert isinstance(console.file, StringIO)
     return re.sub(" +\n", "\n", console.file.getvalue())
 
@@ -390,4 +390,4 @@ def test_the_page_of_the_checks_is_that_of_the_table() -> None:
 
 def test_ranges_are_written_as_linux_does() -> None:
     assert ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
-    assert reading.numbers("0-2,5,7-8", "x") == (0, 1, 2, 5, 7, 8)
+    assert reading.parse_numbers("0-2,5,7-8", "x") == (0, 1, 2, 5, 7, 8)

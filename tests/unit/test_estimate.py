@@ -12,7 +12,8 @@ from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
-from gemmbench.options import build, measuring
+from gemmbench.suite.options import build, measuring
+from gemmbench.suite.plan import plan_command
 from gemmbench.suite.session import Estimate, estimate
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ NAIVE = {"sizes": "64", "kernels": "naive", "baseline": "none", "peak": False}
 
 
 def predicted(device: DeviceFacts, kind: Any, policy: Policy = POLICY, **options: Any) -> Estimate:
-    plan = build(kind, options).plan([device], lambda *_: None)
+    plan = plan_command(build(kind, options), [device])
     return estimate(tuple(step for step in plan if step_kind(step) != "bandwidth"), [device], policy)
 
 
@@ -85,7 +86,7 @@ def test_a_kernel_is_built_once_and_interleaved_rows_take_at_least_a_second() ->
     one_s = seconds(small)
     further_s = seconds(small, large) - one_s
     assert further_s < seconds(small, replace(large, variant="tiled")) - one_s - 0.3
-    assert seconds(replace(small, versus=replace(small, variant="tiled"))) > one_s + 0.7
+    assert seconds(replace(small, partner=replace(small, variant="tiled"))) > one_s + 0.7
 
 
 def test_nothing_to_measure_takes_no_time() -> None:

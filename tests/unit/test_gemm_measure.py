@@ -27,9 +27,9 @@ from gemmbench.model.instrument import Batch, Built, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Launch, Row
 from gemmbench.model.run_file import Run
-from gemmbench.plan import gemm_plan
 from gemmbench.stats.rates import versus
 from gemmbench.suite import session
+from gemmbench.suite.plan import gemm_plan
 from gemmbench.views import sheets
 from tests import fake_runs as fake
 from tests.fake_instrument import LIMITED, FakeInstrument, HotDevice, HotWatch
@@ -54,8 +54,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(measure, way, timed)
 
 
-def case(problem: Gemm = SMALL, former: str = "") -> Case:
-    return Case("gemm", 0, "naive", "float", {}, problem, "mine", former=former)
+def case(problem: Gemm = SMALL) -> Case:
+    return Case("gemm", 0, "naive", "float", {}, problem, "mine")
 
 
 def run(
@@ -349,7 +349,7 @@ def test_launches_that_were_made_while_another_batch_ran_excuse_no_slow_clock(
 
 # --- in turn with a former kernel ---------------------------------------------------------------------------
 
-OLD = case(former="before")
+OLD = replace(case(), partner=replace(case(), kernels="before"))
 
 
 def paired(**scripts: float) -> FakeInstrument:
@@ -365,7 +365,7 @@ def test_two_versions_of_gemmbench_are_two_interleaved_instruments() -> None:
         here.clock, {"naive": itertools.repeat(0.001)}, replace(here.prepared, built=Built(source="old"))
     )
     here.other = there
-    row = run(here, replace(OLD, former_parameters={"WX": 8}))
+    row = run(here, replace(OLD, partner=replace(case(), kernels="before", parameters={"WX": 8})))
     assert row.former is not None
     assert row.former.source == "old"
     for name in ("device", "host"):
@@ -566,7 +566,7 @@ class Cycling(FakeInstrument):
 
 def against(variant: str = "tiled", problem: Gemm = SMALL, device: int = 0) -> Case:
     other = replace(case(problem), variant=variant, parameters={"TS": 32}, device=device)
-    return replace(case(problem), versus=other)
+    return replace(case(problem), partner=other)
 
 
 @pytest.mark.parametrize("draw", [0.1, 0.9])
@@ -646,7 +646,9 @@ def test_a_gpu_kernel_with_the_host_blas_is_in_a_steady_state() -> None:
 def test_the_result_that_is_written_is_the_cases_own() -> None:
     """The other kernel was verified last, and wrote its own over it."""
     own = Operands(out="c.npy")
-    for wanted in (replace(against(), versus=replace(against().versus or OLD, operands=own)), OLD):
+    for wanted in (against(), OLD):
+        assert wanted.partner is not None
+        wanted = replace(wanted, partner=replace(wanted.partner, operands=own))
         instrument = paired()
         run(instrument, replace(wanted, operands=own))
         written = [case.operands.out for case, _ in instrument._cases.values()]
@@ -714,7 +716,7 @@ def test_a_fake_instrument_runs_a_sweep_without_any_driver() -> None:
     problems = [Gemm(size, size, size) for size in (64, 128, 256)]
     plan = gemm_plan([DEVICE], [BY_NAME[name] for name in ("naive", "tiled", "numpy")], problems)
     instrument = FakeInstrument(seconds={"tiled": itertools.repeat(0.0005)})
-    events = session.run(plan, [DEVICE], POLICY, cast(Worker, FakeWorker(instrument)))
+    events = session.run_plan(plan, [DEVICE], POLICY, cast(Worker, FakeWorker(instrument)))
     rows = tuple(event.row for event in events if isinstance(event, Finished))
     assert [row.status for row in rows] == ["ok"] * 9
     (sheet,) = sheets(Run(fake.header(("square",)), rows))

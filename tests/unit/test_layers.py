@@ -48,23 +48,12 @@ ROOMS: dict[str, Room] = {
         "arithmetic, memory, transfer and latency probes, their tables and charts",
         "model stats ladder report charts opencl measure",
     ),
-    "plan": Room(
-        "devices x variants x problems -> cases; the selection of devices", "model ladder measure gemm probes"
-    ),
-    "options": Room(
-        "every command's options, declared once, and the plan built from them",
-        "model ladder charts measure gemm probes plan",
-    ),
     "suite": Room(
-        "one run: session, request, cached results",
-        "model stats ladder opencl measure gemm probes plan options",
+        "how a command runs: options, selection of devices, plan, job, session, cached results",
+        "model stats ladder report charts opencl measure gemm probes",
     ),
-    "tune": Room(
-        "the tuner: space, search, session, table", "model stats ladder report measure plan options suite"
-    ),
-    "regress": Room(
-        "`compare` and `check`, with their tables", "model stats ladder report measure plan options suite"
-    ),
+    "tune": Room("the tuner: space, search, session, table", "model stats ladder report measure suite"),
+    "regress": Room("`compare` and `check`, with their tables", "model stats ladder report measure suite"),
     "doctor": Room(
         "checks for causes of a slow machine, with their inputs and findings", "model opencl measure"
     ),
@@ -78,17 +67,16 @@ ROOMS: dict[str, Room] = {
     "chart_views": Room("chooses the charts of a run or a comparison", "model charts gemm probes regress"),
     "pages": Room(
         "a report of saved runs as one HTML page",
-        "model stats ladder report charts gemm options regress views chart_views",
+        "model stats ladder report charts gemm suite regress views chart_views",
     ),
     "api": Room(
         "the commands as functions: what `import gemmbench` offers",
-        "model stats ladder report charts opencl measure plan options suite tune regress doctor views "
+        "model stats ladder report charts opencl measure suite tune regress doctor views "
         "exports chart_views pages",
     ),
     "cli": Room(
         "the command line: parses options, calls the API, shows the result and exits",
-        "model ladder report charts opencl measure gemm probes plan options suite tune regress doctor "
-        "exports chart_views api",
+        "model ladder report charts opencl measure gemm probes suite tune doctor exports chart_views api",
     ),
     "__main__": Room("`python -m gemmbench`", "cli"),
     "": Room("the API's names, loaded when first used", "api"),
@@ -98,12 +86,12 @@ ROOMS: dict[str, Room] = {
 THIRD_PARTY = {
     "numpy": "model stats charts opencl measure gemm probes regress",
     # A kernel's file describes it in TOML, and shapes in CSV: msgspec names the field that is wrong.
-    "msgspec": "model ladder.described ladder.own gemm.logs gemm.workloads measure suite exports options cli",
+    "msgspec": "model ladder.described ladder.own gemm.logs gemm.workloads measure suite exports cli",
     "ml_dtypes": "model",
     "platformdirs": "suite",
     "pyopencl": "opencl gemm probes",
-    "click": "options cli",
-    "rich": "report doctor views api cli",
+    "click": "suite.options cli",
+    "rich": "report suite tune regress doctor views api cli",
     "matplotlib": "charts gemm probes chart_views pages",
     "jinja2": "pages",
     "markupsafe": "pages",
@@ -219,7 +207,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("model.problem", "from gemmbench.plan import gemm_plan"),
+        ("model.problem", "from gemmbench.suite.plan import gemm_plan"),
         ("model.problem", "from ..suite import plan"),
         ("model.problem", "from .. import suite"),
         ("model.problem", "import click"),
@@ -237,11 +225,11 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
         ("measure.machine", "from pyopencl import Context"),
-        ("suite.run", "import click"),
+        ("suite.job", "import click"),
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),
-        ("options.measuring", "from gemmbench.api import Run"),
-        ("report.table", "from gemmbench.plan import gemm_plan"),
+        ("suite.options.measuring", "from gemmbench.api import Run"),
+        ("report.table", "from gemmbench.suite.plan import gemm_plan"),
         ("report.table", "import matplotlib.pyplot as plt"),
         ("charts.pane", "from rich.table import Table"),
         ("stats.rates", "from gemmbench.ladder import ORDER"),

@@ -21,9 +21,9 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.problem import Gemm, leading
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, encode
-from gemmbench.options import build, measuring
-from gemmbench.plan import rebuild
 from gemmbench.stats.panels import panels, sweep_axis
+from gemmbench.suite.options import build, measuring
+from gemmbench.suite.plan import plan_command, rebuild_plan
 from tests import fake_runs as fake
 from tests import in_process
 
@@ -72,7 +72,7 @@ def test_a_row_keeps_its_layout_and_one_as_ever_says_nothing() -> None:
     plain = replace(case, problem=Gemm(9, 5, 7, "half")).row("ok")
     assert b"trans" not in encode(plain)
     assert plain.key != replace(case, problem=Gemm(9, 5, 7, "half", trans_b=True)).key
-    (step,) = rebuild([row], [fake.CPU], {0: 0})
+    (step,) = rebuild_plan([row], [fake.CPU], {0: 0})
     assert isinstance(step, Case)
     assert step.problem == TURNED
 
@@ -202,7 +202,7 @@ def test_options_reach_the_plan_of_every_command() -> None:
         measuring.GemmOptions,
     ):
         made = build(command, {"trans_a": True, "trans_b": True, "peak": False, "kernels": "naive"})
-        steps = made.plan([fake.CPU], lambda *_: None)
+        steps = plan_command(made, [fake.CPU])
         gemms = [step for step in steps if isinstance(step, Case) and step.kind == "gemm"]
         assert {step.problem.ops for step in gemms if step.problem} == {"TT"}
 

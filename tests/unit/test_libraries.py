@@ -17,9 +17,9 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, Partner, Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.options import names
-from gemmbench.plan import fitting, gemm_plan
 from gemmbench.stats import panels, rates
+from gemmbench.suite.options import names
+from gemmbench.suite.plan import fitting, gemm_plan
 from tests import fake_runs as fake
 
 SIZE = Problem(512, 512, 512)

@@ -24,9 +24,9 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import LeftOut, Run, encode
-from gemmbench.options import build, measuring
-from gemmbench.plan import Axes, gemm_plan, rebuild
 from gemmbench.regress.compare import compare, replicates_in
+from gemmbench.suite.options import build, measuring
+from gemmbench.suite.plan import Axes, gemm_plan, plan_command, rebuild_plan
 from tests import fake_runs as fake
 from tests import in_process
 from tests.unit.test_answers import Simulated
@@ -74,7 +74,7 @@ def test_libraries_have_no_math() -> None:
 
 def test_a_row_is_planned_again_with_its_math() -> None:
     row = planned("naive")[1].row("ok")
-    (step,) = rebuild([row], [fake.CPU], {0: 0})
+    (step,) = rebuild_plan([row], [fake.CPU], {0: 0})
     assert isinstance(step, Case)
     assert (step.key, step.source) == (row.key, row.source)
 
@@ -265,7 +265,7 @@ def test_leading_dimensions_are_part_of_a_rows_key_and_of_what_is_shown() -> Non
     ]
     page = text(views.show(Run(fake.header(("gemm",)), (apart,), "run.jsonl")), 120)
     assert "m = n = k = 8, lda = 9, ldc = 16" in page
-    (step,) = rebuild([apart], [fake.CPU], {0: 0})
+    (step,) = rebuild_plan([apart], [fake.CPU], {0: 0})
     assert isinstance(step, Case)
     assert step.problem is not None
     assert step.problem.ld == (9, 8, 16)
@@ -333,11 +333,11 @@ def test_a_file_has_types_and_calls(
     path.write_text(COUNTED)
     values = {"file": path, "kernels": "naive", "baseline": "none", **values}
     options = build(measuring.WorkloadsOptions, values)
-    cases = [step for step in options.plan([fake.CPU], lambda *_: None) if isinstance(step, Case)]
+    cases = [step for step in plan_command(options, [fake.CPU]) if isinstance(step, Case)]
     rows = [case.row("ok") for case in cases if case.kind == "gemm"]
     assert ", ".join(sorted(f"{row.dtype} {m(row)} {row.calls or None}" for row in rows)) == shapes
     assert (options.left_out.shapes if options.left_out else 0) == left_out
-    (again,) = rebuild(rows[:1], [fake.CPU], {0: 0})
+    (again,) = rebuild_plan(rows[:1], [fake.CPU], {0: 0})
     assert isinstance(again, Case)
     assert again.row("ok").calls == rows[0].calls
 

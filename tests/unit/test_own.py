@@ -22,7 +22,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Build
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import Axes, gemm_plan, rebuild
+from gemmbench.suite.plan import Axes, gemm_plan, rebuild_plan
 from tests import fake_runs
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
@@ -378,14 +378,15 @@ def test_a_baseline_is_measured_interleaved_with_the_old_file(tmp_path: Path) ->
     (step,) = gemm_plan([fake_runs.CPU], [now], [Gemm(8, 8, 8)], {"TS": 8})
     assert isinstance(step, Case)
     row = step.row("ok")
-    (lost,) = rebuild([row], [fake_runs.CPU], {0: 0})
+    (lost,) = rebuild_plan([row], [fake_runs.CPU], {0: 0})
     assert isinstance(lost, Skip)
     assert lost.row.reason == "mine is your own kernel: pass --kernel-file mine.cl"
-    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
+    (again,) = rebuild_plan([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
     assert isinstance(again, Case)
     assert again.source == step.source
-    past = again.former_case
-    assert (past.own, past.former, past.parameters) == (old.own, "", {"TS": 8})
+    past = again.partner
+    assert past is not None
+    assert (past.own, past.folder, past.parameters) == (old.own, "", {"TS": 8})
     assert ladder.variant_of(past) is old
 
 
@@ -396,10 +397,11 @@ def test_the_old_file_runs_with_the_defaults_of_its_time(tmp_path: Path) -> None
     (step,) = gemm_plan([fake_runs.CPU], [old], [Gemm(8, 8, 8)], axes=Axes(("fast",)))
     assert isinstance(step, Case)
     row = step.row("ok")
-    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
+    (again,) = rebuild_plan([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
     assert isinstance(again, Case)
     assert again.parameters == {"TS": 16, "math": "fast"}
-    past = again.former_case
+    past = again.partner
+    assert past is not None
     assert past.parameters == {"TS": 8, "math": "fast"}
     assert ladder.variant_of(past).with_math(past.math).fingerprint("float", past.numbers) == row.source
 

@@ -10,8 +10,8 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.options.measuring import SquareOptions
-from gemmbench.plan import alternating_with, gemm_plan, peak_plan, quick_widths
+from gemmbench.suite.options.measuring import SquareOptions
+from gemmbench.suite.plan import alternating_with, gemm_plan, peak_plan, quick_widths
 from tests import fake_runs
 
 DEVICE = DeviceFacts(

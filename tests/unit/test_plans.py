@@ -14,14 +14,14 @@ from itertools import product
 
 import pytest
 
-from gemmbench import plan
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import ParameterError, Pass, Variant, laid_out
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm, leading
 from gemmbench.model.units import ceil_div
-from gemmbench.plan import gemm_plan
+from gemmbench.suite import refusal
+from gemmbench.suite.plan import gemm_plan
 from tests.unit.test_plan import DEVICE
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -266,7 +266,7 @@ def values(name: str, problem: Gemm, device: DeviceFacts = HOPPER, **given: int)
 
 @pytest.fixture(autouse=True)
 def _enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "free_memory_bytes", lambda: 1 << 50)
+    monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 1 << 50)
 
 
 def described(made: Planned | str, problem: Gemm) -> str:

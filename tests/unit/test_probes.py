@@ -15,9 +15,9 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
 from gemmbench.opencl import drivers
 from gemmbench.opencl.discovery import cpu_units
-from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, RECURRENCES, SEEDS, WIDTHS, ChainProbe, MatrixProbe
+from gemmbench.suite.plan import peak_plan
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))

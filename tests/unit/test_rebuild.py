@@ -10,11 +10,11 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
-from gemmbench.plan import Tuned, gemm_plan, peak_plan, rebuild
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
 from gemmbench.regress.compare import match_key
+from gemmbench.suite.plan import Tuned, gemm_plan, peak_plan, rebuild_plan
 from tests import fake_runs as fake
 
 
@@ -37,27 +37,27 @@ def test_every_case_of_every_plan_is_built_again() -> None:
         )
         cases = [step for step in plan if isinstance(step, Case)]
         assert len(cases) > len(LADDER)
-        assert list(rebuild(rows(plan), [one], {0: 0})) == cases
+        assert list(rebuild_plan(rows(plan), [one], {0: 0})) == cases
 
 
 def test_parameters_that_were_asked_for_are_kept() -> None:
     (one,) = placed(fake.CPU)
     tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
     plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], {"TS": 8})
-    assert rebuild(rows(plan), [one], {0: 0}) == plan
+    assert rebuild_plan(rows(plan), [one], {0: 0}) == plan
 
 
 def test_devices_are_at_other_places_now() -> None:
     row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0, device=2)
     host = fake.gemm_row("numpy", Problem(8, 8, 8), 1.0, device=-1)
     peak = fake.peak_row(1, 100.0, device=2)
-    steps = rebuild([row, host, peak], placed(fake.GPU, fake.CPU), {2: 1})
+    steps = rebuild_plan([row, host, peak], placed(fake.GPU, fake.CPU), {2: 1})
     assert [step.device for step in steps if isinstance(step, Case)] == [1, -1, 1]
 
 
 def test_rows_of_devices_that_are_not_here_have_no_case() -> None:
     row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0, device=1)
-    assert rebuild([row], placed(fake.CPU), {0: 0}) == ()
+    assert rebuild_plan([row], placed(fake.CPU), {0: 0}) == ()
 
 
 def test_what_this_version_does_not_have_says_so() -> None:
@@ -71,7 +71,7 @@ def test_what_this_version_does_not_have_says_so() -> None:
         replace(fake.peak_row(1, 1.0), parameters={"width": 3}),
         replace(fake.peak_row(1, 1.0), device=HOST),
     ]
-    steps = rebuild(rows_, placed(fake.CPU), {0: 0})
+    steps = rebuild_plan(rows_, placed(fake.CPU), {0: 0})
     assert all(isinstance(step, Skip) for step in steps)
     found = [step.row for step in steps if isinstance(step, Skip)]
     assert {row.status for row in found} == {"unsupported"}
@@ -90,10 +90,10 @@ def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() 
     assert (today.given, given.given) == ((), ("TS",))
     assert today.parameters != {"TS": 8}
     old = replace(today.row("ok"), parameters={"TS": 8})
-    assert rebuild([old], [one], {0: 0}) == (today,)
-    assert rebuild([given.row("ok")], [one], {0: 0}) == (given,)
+    assert rebuild_plan([old], [one], {0: 0}) == (today,)
+    assert rebuild_plan([given.row("ok")], [one], {0: 0}) == (given,)
     unknown = replace(old, given=None)  # of a file that does not say
-    (step,) = rebuild([unknown], [one], {0: 0})
+    (step,) = rebuild_plan([unknown], [one], {0: 0})
     assert isinstance(step, Case)
     assert step.parameters == {"TS": 8}
 
@@ -104,23 +104,23 @@ def test_interleaved_the_old_kernel_uses_its_old_presets() -> None:
     (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
     assert isinstance(today, Case)
     old = replace(today.row("ok"), parameters={"TS": 8})
-    (step,) = rebuild([old], [one], {0: 0}, "before/kernels")
+    (step,) = rebuild_plan([old], [one], {0: 0}, "before/kernels")
     assert isinstance(step, Case)
-    assert (step.former, step.parameters) == ("before/kernels", today.parameters)
-    assert step.former_case == replace(today, former="before/kernels", parameters={"TS": 8})
+    assert (step.kernels, step.parameters) == ("", today.parameters)
+    assert step.partner == replace(today, kernels="before/kernels", parameters={"TS": 8})
 
 
 def test_parameters_that_the_tuner_kept_stay() -> None:
     (one,) = placed(fake.CPU)
     tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
     plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], tuned=lambda *_: Tuned({"TS": 8}, "tuned"))
-    (step,) = rebuild(rows(plan), [one], {0: 0})
+    (step,) = rebuild_plan(rows(plan), [one], {0: 0})
     assert isinstance(step, Case)
     assert step.parameters == {"TS": 8}
 
 
 def test_a_row_without_a_case_pairs_with_its_old_row() -> None:
     gone = replace(fake.gemm_row("gone", Problem(8, 8, 8), 1.0, parameters={"TS": 16}), given=())
-    (step,) = rebuild([gone], placed(fake.CPU), {0: 0})
+    (step,) = rebuild_plan([gone], placed(fake.CPU), {0: 0})
     assert isinstance(step, Skip)
     assert match_key(step.row, 0) == match_key(gone, 0)

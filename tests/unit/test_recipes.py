@@ -63,9 +63,9 @@ from gemmbench import api, chart_views
 from gemmbench.ladder import BY_NAME, families
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.options import names
+from gemmbench.suite.options import names
 from gemmbench.probes import memory
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 run = api.load(sys.argv[1])
 device = run.header.devices[0]
 (step,) = gemm_plan([device], [BY_NAME["again"]], [Gemm(8, 8, 8)])

@@ -9,7 +9,7 @@ from typing import Any
 import pyopencl as cl
 import pytest
 
-from gemmbench.cli.kernels import sheets
+from gemmbench.cli.kernels import resource_sheets
 from gemmbench.gemm.opencl import GemmExecutor, smaller_notes
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
@@ -18,7 +18,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, registers_and_spills
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import CPU, GPU, POCL, fake_square
 from tests.unit.test_plan import DEVICE
 
@@ -51,7 +51,7 @@ def test_a_kernel_that_spills_differs_from_one_that_was_not_built() -> None:
         replace(row, status="ok", resources=(spilling,)),
         replace(row, variant="tiled", status="unsupported", reason="no such thing", resources=()),
     )
-    (sheet,) = sheets(replace(run, rows=rows))
+    (sheet,) = resource_sheets(replace(run, rows=rows))
     (line,) = sheet.rows
     assert [cell.text for cell in line][:5] == [row.variant, "big", "128", "256", "32"]
     spills = line[sheet.columns.index("spills")]
@@ -99,7 +99,7 @@ def test_private_memory_is_shown_where_it_is_that_of_a_work_item(
     run = fake_square()
     row = next(row for row in run.rows if row.kind == "gemm" and row.device == 0)
     row = replace(row, status="ok", resources=(Resources("priv", "multiply", 64, 128, 32, 4352, 2048),))
-    (sheet,) = sheets(replace(run, header=replace(run.header, devices=(device,)), rows=(row,)))
+    (sheet,) = resource_sheets(replace(run, header=replace(run.header, devices=(device,)), rows=(row,)))
     texts = [cell.text for cell in sheet.rows[0]]
     assert len(texts) == len(sheet.columns)
     assert ("4.25 KiB" in texts, "private" in sheet.columns) == (has_private, has_private)

@@ -7,8 +7,7 @@ import pytest
 
 from gemmbench import UsageError
 from gemmbench.model.device import DeviceFacts
-from gemmbench.plan import select
-from gemmbench.suite.run import opened_devices
+from gemmbench.suite.selection import opened_devices, select
 from tests.fake_runs import CPU, HOST
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gemmbench import UsageError
 from gemmbench.model.row import Problem
-from gemmbench.options.comparing import Rules, parse_thresholds
+from gemmbench.suite.options.comparing import Rules, parse_thresholds
 from tests import fake_runs as fake
 
 SIZE = Problem(64, 64, 64)

@@ -13,8 +13,8 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem
-from gemmbench.plan import gemm_plan
 from gemmbench.suite.cached import Preset, TunedPresets, source
+from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
 
 REGISTER = BY_NAME["register"]

@@ -13,7 +13,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import CPU_UNITS
 from gemmbench.model.instrument import too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.options.comparing import default_sizes
+from gemmbench.suite.options.comparing import default_sizes
 from gemmbench.tune import space as tuning
 from gemmbench.tune.space import TuningError
 from tests import fake_runs as fake

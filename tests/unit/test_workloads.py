@@ -15,8 +15,8 @@ from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Sha
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.options.measuring import WorkloadsOptions
-from gemmbench.plan import gemm_plan
+from gemmbench.suite.options.measuring import WorkloadsOptions
+from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import CPU
 
 

@@ -167,7 +167,7 @@ def reachable(selector: str) -> Iterator[DeviceFacts]:
     PoCL's wheel is left out: it is made to be loaded by pyopencl's own loader.
     """
     from gemmbench.opencl.discovery import list_devices
-    from gemmbench.plan import select
+    from gemmbench.suite.selection import select
 
     yield from (
         device

@@ -29,7 +29,7 @@ import pyopencl as cl
 from gemmbench.gemm.opencl_bench import PreparedLaunch
 from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl import discovery, drivers
-from gemmbench.plan import select
+from gemmbench.suite.selection import select
 
 LIMIT_S = 10e-6
 BATCH = 200

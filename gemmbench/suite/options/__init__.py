@@ -19,10 +19,10 @@ import click
 
 from gemmbench import UsageError, charts
 from gemmbench.model.problem import LONGEST
-from gemmbench.options import names
+from gemmbench.suite.options import names
 
 
-class Text(click.types.StringParamType):
+class AnyText(click.types.StringParamType):
     """Text. The API also accepts a number, a path, or a list of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -57,7 +57,6 @@ class Number(click.types.FloatParamType):
         self._above, self._or_equal = above, or_equal
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a number. `click.BadParameter` for NaN, infinity, and values that are not above the bound."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -82,7 +81,7 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so in a sentence."""
+    """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so."""
 
     def __init__(
         self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = ""
@@ -91,10 +90,7 @@ class Output(File):
         self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
     def check(self, option: str, path: Path) -> None:
-        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission.
-
-        Also raise it if the file has charts, and matplotlib cannot be imported.
-        """
+        """Raise `UsageError` if the file cannot be written, or is a chart without matplotlib."""
         if self._suffixes and path.suffix.lower() not in self._suffixes:
             raise UsageError(f"{option} {path}: {self._what}")
         names.check_folder(option, path)
@@ -139,10 +135,10 @@ class Spec:
 
     @property
     def accepted(self) -> str:
-        """What a repeatable option accepts from Python, as an annotation; "" for any other option."""
+        """The annotation of a repeatable option; "" for any other option."""
         if not self.many:
             return ""
-        is_text = isinstance(self.kind, Text)
+        is_text = isinstance(self.kind, AnyText)
         return "dict[str, int | list[int]] | list[str] | str" if is_text else "list[str | Path] | str | Path"
 
     def spellings(self, name: str) -> tuple[str, ...]:
@@ -152,7 +148,7 @@ class Spec:
 
 def option(help: str, kind: click.ParamType[Any] | None = None, default: Any = None, **spec: Any) -> Any:
     """A dataclass field that is an option; see `Spec`. Without a kind it is text."""
-    return field(default=default, metadata={"spec": Spec(help, kind or Text(), **spec)})
+    return field(default=default, metadata={"spec": Spec(help, kind or AnyText(), **spec)})
 
 
 def flag(help: str, default: bool = False, **spec: Any) -> Any:
@@ -172,10 +168,7 @@ def hidden(default: Any) -> Any:
 
 
 def specs(kind: type[Options]) -> dict[str, tuple[Spec, Field[Any]]]:
-    """The options of a class by field name, each as its `Spec` and its dataclass field.
-
-    Options that a subclass adds precede inherited ones. Fields without a `Spec` are excluded.
-    """
+    """The options of a class by field name, as `Spec` and dataclass field; inherited ones last."""
     first: dict[str, int] = {}
     for depth, base in enumerate(reversed(kind.__mro__)):
         for name in inspect.get_annotations(base):
@@ -189,10 +182,9 @@ _T = TypeVar("_T", bound="Options")
 
 
 def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """Build options from keyword arguments.
+    """Build options from keyword arguments, environment variables and defaults. None is not given.
 
-    None counts as not given. An option that is not given uses its environment variable, if set, else its
-    default. Raise `UsageError` for an unknown or command-line-only option, or an invalid value.
+    Raise `UsageError` for an unknown or command-line-only option, or an invalid value.
     """
     known = {name: spec for name, (spec, _) in specs(kind).items() if not spec.shell}
     given: dict[str, Any] = {}
@@ -208,11 +200,7 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 
 def _converted(name: str, spec: Spec, value: Any) -> Any:
-    """Convert a Python value to an option's type.
-
-    A repeatable option returns a tuple; it accepts one value, a sequence, or a dictionary of NAME=VALUE.
-    Raise `UsageError` with the command line's message if the value is invalid.
-    """
+    """Convert a Python value to an option's type, with the command line's error messages."""
 
     def convert(item: Any) -> Any:
         return spec.kind.convert(item, None, None)
@@ -233,10 +221,7 @@ def _converted(name: str, spec: Spec, value: Any) -> Any:
 
 
 def command_line(options: Options) -> tuple[str, ...]:
-    """Return the command and the options that differ from their defaults, as words.
-
-    The same options always give the same words. Each option uses its first spelling.
-    """
+    """The command and the options that differ from their defaults, as words."""
     words = [options.command]
     for name, (spec, each) in specs(type(options)).items():
         value = getattr(options, name)

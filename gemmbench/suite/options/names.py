@@ -29,9 +29,9 @@ _MEANT = {  # what other programs call them
 }
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
-DEFAULT = "default"
+DEFAULT_GROUP = "default"
 _MEMBERS = {
-    DEFAULT: tuple(dict.fromkeys(name for several in ladder.DEFAULT.values() for name in several)),
+    DEFAULT_GROUP: tuple(dict.fromkeys(name for several in ladder.DEFAULT.values() for name in several)),
     "all": ladder.LADDER,
     "ladder": ladder.PUBLISHED,
     "best": ladder.BEST,
@@ -42,14 +42,11 @@ _RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Data types from a comma-separated list, in the order given; `UsageError` if one is unknown."""
-    return choose(",".join(_ALIASES.get(word, word) for word in split(text)), known, "data type")
+    return choose_names(",".join(_ALIASES.get(word, word) for word in split_names(text)), known, "data type")
 
 
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
-    """Load the user's kernels from files, in the order given.
-
-    Raise `UsageError` if a file cannot be used, or its kernel's name is reserved or another kernel's.
-    """
+    """Load the user's kernels. `UsageError` if a file cannot be used, or a name is taken."""
     made: list[Variant] = []
     for file in files:
         variant = own_kernel(file)
@@ -66,9 +63,9 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
 def choose_kernels(
     text: str, baseline: str = "none", user_kernels: Sequence[Variant] = (), add_unnamed: bool = True
 ) -> tuple[Variant, ...]:
-    """Return the kernels of a comma-separated list, and the libraries of `baseline`, in the order of tables.
+    """The kernels of a comma-separated list, and the libraries of `baseline`, in the order of tables.
 
-    If the list names none of the user's kernels, `add_unnamed` adds all. `UsageError` if a name is unknown.
+    `add_unnamed` adds all of the user's kernels if none is named.
     """
     groups = _groups(user_kernels)
     names = {name for word in _kernel_words(text, user_kernels) for name in groups.get(word, (word,))}
@@ -84,36 +81,30 @@ def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
-    """Return the names that the groups in --kernel and --baseline, such as "default", select on this device.
-
-    Names listed explicitly are not included.
-    """
-    groups = {**_groups(user_kernels), DEFAULT: ladder.DEFAULT[broad_type(device)]}
-    libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
+    """The names that the groups in --kernel and --baseline, such as "default", select on this device."""
+    groups = {**_groups(user_kernels), DEFAULT_GROUP: ladder.DEFAULT[broad_type(device)]}
+    libraries = {"all": ladder.BASELINES, DEFAULT_GROUP: ladder.default_libraries(device)}
     return {
         name
-        for words, members in ((_kernel_words(text, user_kernels), groups), (split(baseline), libraries))
+        for words, members in (
+            (_kernel_words(text, user_kernels), groups),
+            (split_names(baseline), libraries),
+        )
         for word in words
         for name in members.get(word, ())
     }
 
 
 def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
-    """Return the kernels named explicitly in a list, and the selected kernels of the user.
-
-    Members of groups are excluded.
-    """
+    """The kernels named explicitly in a list, and the selected kernels of the user."""
     chosen = choose_kernels(text, user_kernels=user_kernels)
     words = (*_kernel_words(text, user_kernels), *(each.name for each in chosen if each.own))
     return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
 def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
-    """Return which of the `measured` kernels and libraries a list of names and groups selects.
-
-    Raise `UsageError` if the list is empty, or a name or all kernels of a group were not measured.
-    """
-    members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split(text)}
+    """The `measured` kernels and libraries that a list of names and groups selects; else `UsageError`."""
+    members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split_names(text)}
     for word, chosen in (members or {repr(text): set[str]()}).items():
         if not chosen:
             raise UsageError(f"--kernel {word} was not measured; there are {', '.join(measured)}")
@@ -121,36 +112,26 @@ def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
-    """Return the libraries in a comma-separated list.
-
-    all and default return every library; none returns no library. Raise `UsageError` if a name is unknown, or
-    none is combined with others.
-    """
-    words = choose(text, BASELINES, "baseline")
+    """The libraries in a comma-separated list; all and default are every one."""
+    words = choose_names(text, BASELINE_NAMES, "baseline")
     if _NONE in words:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none cannot be combined with other names")
         return ()
-    return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
+    return ladder.BASELINES if {"all", DEFAULT_GROUP} & {*words} else words
 
 
 def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
-    """Split a list of kernel names and groups, without duplicates.
-
-    Raise `UsageError` if a word is unknown, or is `own` without user kernels.
-    """
+    """Split a list of kernel names and groups, without duplicates."""
     known = (*ladder.order(each.name for each in user_kernels), *_groups(user_kernels))
-    for word in split(text):
+    for word in split_names(text):
         if word == _OWN and not user_kernels:
             raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
-    return choose(text, known, "kernel")
+    return choose_names(text, known, "kernel")
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Parse NAME=VALUE[,VALUE...] texts into values by name, without duplicates.
-
-    Raise `UsageError` if a name is repeated, or a value is not a whole number.
-    """
+    """Parse NAME=VALUE[,VALUE...] texts into values by name; `UsageError` if one is repeated or invalid."""
     chosen: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -180,7 +161,7 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
 
 def listed_sizes(text: str) -> tuple[int, ...]:
     """Return the sizes in a comma-separated list, sorted. Raise `UsageError` if one is invalid."""
-    words = split(text)
+    words = split_names(text)
     sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
     if not all(sizes) or not sizes:
         raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
@@ -190,10 +171,9 @@ def listed_sizes(text: str) -> tuple[int, ...]:
 def choose_sizes(
     text: str | None, low: int | None, high: int | None, usual: int, ends: str = ""
 ) -> tuple[int, ...]:
-    """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
+    """The sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
-    Without `low`, start at the smaller of 64 and `high`, which is `usual` if None. Raise `UsageError` if a
-    size is invalid, the range is empty, or both a list and a range are given. `ends` names its options.
+    Raise `UsageError` if a size is invalid, or a list and a range are given. `ends` names its options.
     """
     if text is not None:
         sizes = listed_sizes(text)
@@ -221,17 +201,14 @@ def too_large(number: object) -> str:
     return f"{number} is above the maximum, {LONGEST}"
 
 
-def split(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Split a comma-separated list, without empty words."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list, in that order, without duplicates.
-
-    Raise `UsageError` if the list is empty or a name is unknown; `what` names the thing in the message.
-    """
-    words = split(text)
+def choose_names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, once each; `UsageError` without any or for an unknown `what`."""
+    words = split_names(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
     for word in words:
@@ -251,9 +228,7 @@ def hint(word: str, known: Collection[str]) -> str:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Raise `UsageError` if a file cannot be written: its folder is missing, it is a folder, or permission
-    is denied.
-    """
+    """Raise `UsageError` if a file cannot be written: no folder, is a folder, or no permission."""
     try:
         if not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {path.parent}")
@@ -267,10 +242,9 @@ def check_folder(option: str, path: Path) -> None:
 
 
 def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
-    """Raise `UsageError` if an output is also an input or an earlier output.
+    """Raise `UsageError` if an output is also an input or an earlier output, unless a special file.
 
-    Outputs are pairs of option and path; inputs are pairs of a prefix for the message and path. Special files
-    such as /dev/stdout may be shared.
+    Outputs are pairs of option and path, inputs of a prefix for the message and path.
     """
     for number, (option, path) in enumerate(outputs):
         if _is_special(path):
@@ -307,5 +281,5 @@ def _same_file(path: Path, other: Path) -> bool:
         return os.path.realpath(path) == os.path.realpath(other)
 
 
-KERNELS = (*_MEMBERS, *ladder.ORDER)
-BASELINES = (*ladder.BASELINES, DEFAULT, "all", _NONE)
+KERNEL_NAMES = (*_MEMBERS, *ladder.ORDER)
+BASELINE_NAMES = (*ladder.BASELINES, DEFAULT_GROUP, "all", _NONE)

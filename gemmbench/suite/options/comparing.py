@@ -23,32 +23,8 @@ from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES, Row
-from gemmbench.options import (
-    CHART,
-    COMPARISON,
-    COUNT,
-    DEVICE,
-    FILE,
-    KERNELS,
-    LENGTH,
-    PAGE,
-    PROBLEM,
-    SIZE,
-    TIMING,
-    Number,
-    Options,
-    Output,
-    Whole,
-    comparison_option,
-    flag,
-    hidden,
-    kernel_option,
-    measuring,
-    names,
-    option,
-    problem_option,
-    timing_option,
-)
+from gemmbench.suite import options as o
+from gemmbench.suite.options import measuring, names
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
@@ -96,10 +72,9 @@ class Rules:
 
 
 def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
-    """Parse a --threshold list such as `5 %, register=0.1` into the default and the thresholds by name.
+    """Parse a --threshold list such as `5 %, register=0.1` into the default (or None) and those by name.
 
-    They are fractions: 5 % is 0.05. The default is None if each part has a name, or if `text` is None. Raise
-    `UsageError` unless each is above 0 and below 100 % (below 10,000 % with a percent sign).
+    They are fractions, above 0 and below 1, with a percent sign below 10,000 %.
     """
     default: float | None = None
     by_name = {}
@@ -125,35 +100,35 @@ def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
 
 def _threshold_option(help: str) -> Any:
     more = "'5 %', or 'NAME=10 %' for one kernel; comma-separated.  [default: 10 %]"
-    return comparison_option(f"{help}. {more}", metavar="PERCENT", common=True)
+    return o.comparison_option(f"{help}. {more}", metavar="PERCENT", common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparisonOptions(Options):
+class ComparisonOptions(o.Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    scope: str = comparison_option(
+    scope: str = o.comparison_option(
         "Which time to compare. finest: the kernel's time, or the host's for host libraries.",
         click.Choice(("finest", *SCOPES)),
         "finest",
     )
-    across: str | None = comparison_option(
+    across: str | None = o.comparison_option(
         f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated. device includes driver "
         "and memory, and shows how fast two devices are.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
     )
-    missing: str = comparison_option(
+    missing: str = o.comparison_option(
         "What to do if a baseline row has no new result.", click.Choice(("warn", "fail")), "warn", shell=True
     )
-    fail_on: str | None = comparison_option(
+    fail_on: str | None = o.comparison_option(
         "Fail if a kernel uses different registers, spills or local memory.", click.Choice(("resources",))
     )
-    strict: bool = flag(
-        "Exit with 3 if a row may be slower, or nobody can tell.", shell=True, group=COMPARISON, common=True
+    strict: bool = o.flag(
+        "Exit with 3 if a row may be slower, or nobody can tell.", shell=True, group=o.COMPARISON, common=True
     )
-    format: str = option(
+    format: str = o.option(
         f"What to print: {', '.join(COMPARISON_FORMATS)}.",
         click.Choice(COMPARISON_FORMATS),
         "table",
@@ -161,7 +136,7 @@ class ComparisonOptions(Options):
         shell=True,
         common=True,
     )
-    write: tuple[str, ...] = option(
+    write: tuple[str, ...] = o.option(
         "Also write a file: junit=report.xml; repeatable.",
         default=(),
         many=True,
@@ -176,9 +151,8 @@ class ComparisonOptions(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        """Rules from --threshold, --scope, --across and --fail-on, cached. `UsageError` if one is invalid."""
         differences = (
-            () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
+            () if self.across is None else names.choose_names(self.across, tuple(DIFFERENCES), "difference")
         )
         return Rules(
             *parse_thresholds(self.threshold),
@@ -189,7 +163,7 @@ class ComparisonOptions(Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        """The formats and files of --write. Raise `UsageError` if one is invalid or cannot be written."""
+        """The formats and files of --write. `UsageError` if one cannot be written."""
         pairs = [(form, name) for form, _, name in (text.partition("=") for text in self.write)]
         for text, (form, name) in zip(self.write, pairs, strict=True):
             if not name or form not in COMPARISON_FORMATS:
@@ -209,8 +183,8 @@ class CompareOptions(ComparisonOptions):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw a chart of the changes.", CHART, common=True)
-    verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
+    plot: Path | None = o.option("Draw a chart of the changes.", o.CHART, common=True)
+    verbose: bool = o.flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,41 +193,38 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     command: ClassVar[str] = "check"
 
-    aa: int | None = comparison_option(
-        "Measure run-to-run variation; compare nothing.", Whole(1), metavar="TIMES", common=True
+    aa: int | None = o.comparison_option(
+        "Measure run-to-run variation; compare nothing.", o.Whole(1), metavar="TIMES", common=True
     )
-    against: Path | None = comparison_option(
+    against: Path | None = o.comparison_option(
         "Alternate each kernel with its old version. PATH is a folder of kernels, or a checkout (a folder "
         "with gemmbench/). It may also be driver:LIBRARY (another OpenCL driver), or the old version "
         "of a --kernel-file. For several files, give their folder.",
-        FILE,
+        o.FILE,
         metavar="PATH",
         common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "The current source file of a kernel of yours that is in the baseline; may be repeated."
     )
-    device: str = measuring.device_option("the baseline's, by name", DEVICE)
-    resume: bool = hidden(False)
+    device: str = measuring.device_option("the baseline's, by name", o.DEVICE)
+    resume: bool = o.hidden(False)
     budget: float | None = measuring.seconds_option(
         "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
     )
-    patience: float | None = timing_option(
+    patience: float | None = o.timing_option(
         f"Further sampling with --against, for rows that cannot be judged yet.  [default: {PATIENCE_S:g}]",
-        Number(0, or_equal=True),
+        o.Number(0, or_equal=True),
         metavar="SECONDS",
     )
     time_limit: float | None = measuring.seconds_option(
         "Stop a row after this time, including builds.  [default: the baseline's, or 60 + 20 x --budget]"
     )
     memory: str | None = measuring.memory_option("the baseline's")
-    cold: bool = flag(f"{measuring.COLD}  [default: the baseline's]", group=TIMING)
+    cold: bool = o.flag(f"{measuring.COLD}  [default: the baseline's]", group=o.TIMING)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if --aa has a chart, report, JUnit or GitHub output, or --against is unusable.
-
-        Also load the user's kernels, which may raise too.
-        """
+        """Raise `UsageError` if options contradict each other, or --against is unusable."""
         super().__post_init__()
         if self.aa:
             formats = ("table", "markdown", "json")
@@ -273,10 +244,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         _ = self.user_kernels
 
     def policy_of(self, base: Policy) -> Policy:
-        """Return the baseline's policy with the options that were given.
-
-        --against raises a sampling budget below 2 s to 2 s unless --budget is given.
-        """
+        """The baseline's policy with the options that were given. --against samples for 2 s at least."""
         policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
             policy = replace(policy, budget_s=max(policy.budget_s, _INTERLEAVED_S))
@@ -302,12 +270,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def old_kernels(self) -> dict[str, Variant]:
-        """Load the old versions of the user's kernels from --against, by their current names. Cached.
-
-        Return none without --against or for another driver. Files that a folder lacks are omitted. Raise
-        `UsageError` if --against is unreadable, or is one .cl file but there is not exactly one
-        --kernel-file.
-        """
+        """The old versions of the user's kernels in --against, as far as it has them, by current name."""
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
         try:
@@ -327,11 +290,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         return {name: own_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, path: Path) -> None:
-        """Raise `UsageError` unless --against is usable, or with --aa or --energy.
-
-        It may be a driver, a checkout with the current protocol, a kernels folder, or old user kernels. A
-        driver's library must exist only if it is given as a path.
-        """
+        """Raise `UsageError` unless --against is usable."""
         if str(path).startswith(DRIVER):
             library = str(path).removeprefix(DRIVER)
             if not library or (os.sep in library and not Path(library).is_file()):
@@ -359,60 +318,59 @@ _LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions(Options):
+class TuneOptions(o.Options):
     """The options of ``tune``."""
 
     command: ClassVar[str] = "tune"
 
-    kernel: str | None = kernel_option(
+    kernel: str | None = o.kernel_option(
         "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A file with your own kernel (see kernels --new)."
     )
-    dtype: str | None = problem_option(
+    dtype: str | None = o.problem_option(
         "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
     )
-    sizes: str | None = problem_option(
+    sizes: str | None = o.problem_option(
         "Comma-separated m = n = k.  [default: 4096 on a GPU with its own memory, else 1024]",
         metavar="LIST",
         common=True,
     )
-    m: int | None = problem_option("Rows of A and C, for a non-square problem.", SIZE, flags=("-m",))
-    n: int | None = problem_option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
-    k: int | None = problem_option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
-    trans_a: bool = flag(measuring.TRANS_A, group=PROBLEM)
-    trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
+    m: int | None = o.problem_option("Rows of A and C, for a non-square problem.", o.SIZE, flags=("-m",))
+    n: int | None = o.problem_option("Columns of B and C.  [default: m]", o.SIZE, flags=("-n",))
+    k: int | None = o.problem_option("Columns of A, rows of B.  [default: m]", o.SIZE, flags=("-k",))
+    trans_a: bool = o.flag(measuring.TRANS_A, group=o.PROBLEM)
+    trans_b: bool = o.flag(measuring.TRANS_B, group=o.PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
         "Time for the whole search. The last 30 % is for measuring the best few again.", 300.0, common=True
     )
-    seed: int = timing_option("Seed for the search.", LENGTH, 1)
+    seed: int = o.timing_option("Seed for the search.", o.LENGTH, 1)
     device: str = measuring.device_option(several=False)
-    cache: Path | None = option(
+    cache: Path | None = o.option(
         "File that holds all measured configurations. The same command resumes the search.  [default: in the "
         "user's cache folder]",
-        Output("FILE.jsonl", folder=False),
+        o.Output("FILE.jsonl", folder=False),
     )
-    force: bool = flag("Discard the measured configurations.")
+    force: bool = o.flag("Discard the measured configurations.")
     time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
-    builders: int | None = timing_option(
+    builders: int | None = o.timing_option(
         "Number of processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
-        Whole(0, 8),
+        o.Whole(0, 8),
     )
-    top: int = option("Number of configurations to show.", SIZE, 10, shell=True, common=True)
-    report: Path | None = option("Write an HTML report with all tables.", PAGE, common=True)
-    dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
-    forget: bool = flag(
+    top: int = o.option("Number of configurations to show.", o.SIZE, 10, shell=True, common=True)
+    report: Path | None = o.option("Write an HTML report with all tables.", o.PAGE, common=True)
+    dry_run: bool = o.flag("Show the size of the search space, and stop.", shell=True, common=True)
+    forget: bool = o.flag(
         "Delete this device's tuned parameters, or only those for --kernel or --dtype.", shell=True
     )
-    quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
-    verbose: int = option(
-        "Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True
+    quiet: bool = o.flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
+    verbose: int = o.option(
+        "Print a line for every configuration.", o.COUNT, 0, flags=("-v", "--verbose"), common=True
     )
 
     def __post_init__(self) -> None:
-        """Validate the options. A kernel is required except with --forget."""
         super().__post_init__()
         _ = self.only_dtype
         if self.variant is None and not self.forget:
@@ -426,24 +384,17 @@ class TuneOptions(Options):
 
     @cached_property
     def variant(self) -> Variant | None:
-        """The kernel of --kernel, or the single --kernel-file. None if neither is given.
-
-        Raise `UsageError` if there are several, or a name is unknown.
-        """
+        """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
         by_name = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(by_name.values()), "--kernel-file") if by_name else None
-        name = only(names.choose(self.kernel, (*ladder.LADDER, *by_name), "kernel"), "--kernel")
+        name = only(names.choose_names(self.kernel, (*ladder.LADDER, *by_name), "kernel"), "--kernel")
         if by_name and name not in by_name:
             raise UsageError(f"--kernel {name} is none of --kernel-file: give one of these options")
         return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
-        """Return the problems to search: the one of -m, -n and -k, else square ones of --sizes.
-
-        Without any size it is one of 4096 on a discrete GPU, else of 1024. n and k default to m. Raise
-        `UsageError` if -m and --sizes are both given, -n or -k lacks -m, or --batch has neither.
-        """
+        """The problems to search: that of -m, -n and -k, else square ones of --sizes or a default."""
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")
@@ -460,7 +411,7 @@ class TuneOptions(Options):
 
 
 def default_sizes(device: DeviceFacts) -> tuple[int, ...]:
-    """What is searched at (m = n = k) where the user asks for no size: enough to keep the device busy."""
+    """m = n = k of a search without a size: enough to keep the device busy."""
     has_card = device.type == "gpu" and not device.unified_memory
     return (_HUGE if has_card else _LARGE,)
 
@@ -473,19 +424,19 @@ def only(chosen: Sequence[_Item], option: str) -> _Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions(Options):
+class ReportOptions(o.Options):
     """The options of ``report``."""
 
     command: ClassVar[str] = "report"
 
-    out: Path | None = option(
+    out: Path | None = o.option(
         "File to write; replaced if it exists.  [default: the first file or folder's name, with .html]",
-        PAGE,
+        o.PAGE,
         flags=("-o", "--out"),
         common=True,
     )
-    title: str | None = option("Title of the report.  [default: the devices]", metavar="TEXT", common=True)
-    charts: str = option(
+    title: str | None = o.option("Title of the report.  [default: the devices]", metavar="TEXT", common=True)
+    charts: str = o.option(
         "all, none, or comma-separated kinds (see plot --kind list).  [default: all but time]",
         default="",
         metavar="KINDS",
@@ -503,7 +454,7 @@ class ReportOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(Options):
+class DoctorOptions(o.Options):
     """The options of ``doctor``."""
 
     command: ClassVar[str] = "doctor"
@@ -513,26 +464,26 @@ class DoctorOptions(Options):
     and measures nothing. The exit status is 0, with or without warnings.
     """
 
-    device: str = measuring.device_option(group=DEVICE)
-    json: bool = flag("Print a JSON object.", shell=True, common=True)
-    verbose: bool = flag(
+    device: str = measuring.device_option(group=o.DEVICE)
+    json: bool = o.flag("Print a JSON object.", shell=True, common=True)
+    verbose: bool = o.flag(
         "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelsOptions(Options):
+class KernelsOptions(o.Options):
     """The options of ``kernels``."""
 
     command: ClassVar[str] = "kernels"
 
-    describe: str | None = kernel_option(
-        "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNELS, common=True
+    describe: str | None = o.kernel_option(
+        "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNEL_NAMES, common=True
     )
-    resources: bool = flag("Build the kernels and show registers and memory.", group=KERNELS, common=True)
-    plot: Path | None = option("With --resources: plot work-group sizes.", CHART, common=True)
-    new: Path | None = kernel_option(
-        "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
+    resources: bool = o.flag("Build the kernels and show registers and memory.", group=o.KERNELS, common=True)
+    plot: Path | None = o.option("With --resources: plot work-group sizes.", o.CHART, common=True)
+    new: Path | None = o.kernel_option(
+        "Write an example kernel to start from.", o.FILE, metavar="FILE.cl", common=True
     )
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")
