@@ -5,21 +5,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import msgspec
 
 from gemmbench.ladder import own
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.own import FormulaText, formula
+from gemmbench.ladder.own import FormulaText
 from gemmbench.ladder.variant import PIXEL, Constraint, Needs, Parameters, Pass, Values, Variant, round_up
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
+
+formula = partial(own.formula, most=math.inf)  # buffers may have more than 2^31 elements
 
 _LENGTHS = ("m", "n", "k", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b")
 _COPIES: Mapping[str, Callable[..., Pass]] = {

@@ -66,11 +66,13 @@ _NODES = (
 )
 
 
-def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
+def formula(
+    text: FormulaText, names: Collection[str], is_rule: bool = False, most: float = _MOST_VALUE
+) -> Formula:
     """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
     With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid or names
-    others than `names`. The function raises `ParameterError` if it divides by zero or exceeds 32 bits.
+    others than `names`. The function raises `ParameterError` if it divides by zero or exceeds `most`.
     """
     source = str(text).strip()
     code, used = _compiled(source, is_rule)
@@ -84,7 +86,7 @@ def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) ->
             result = int(eval(code, _SCOPE, values))  # of `_NODES` alone
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
-        if abs(result) > _MOST_VALUE:
+        if abs(result) > most:
             raise ParameterError(f"{source} exceeds 32-bit integers")
         return result
 

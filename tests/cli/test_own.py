@@ -15,6 +15,7 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
+from gemmbench.suite import job as jobs
 from gemmbench.suite.options import build, names
 from gemmbench.suite.options.comparing import TuneOptions
 from gemmbench.suite.options.measuring import SquareOptions
@@ -52,8 +53,8 @@ def test_the_walk_is_understood_as_written(call: Call, monkeypatch: pytest.Monke
     def parsed(options: object, *_: object) -> object:
         raise _Parsed(options)
 
-    for name in ("run_job", "load"):
-        monkeypatch.setattr(api, name, parsed)
+    for module, name in ((jobs, "run_job"), (api, "load")):
+        monkeypatch.setattr(module, name, parsed)
     monkeypatch.setattr(kernels, "_show_resources", parsed)
     for command in COMMANDS:
         if not command.startswith("gemmbench"):

@@ -189,3 +189,9 @@ def test_a_named_configuration_is_no_rung_and_holds_everywhere(each: Variant) ->
         for dtype in each.needs.dtypes:
             preset = each.preset(family, dtype=dtype)
             assert preset == base.preset(family, base.parameters.named[name].values, dtype)
+
+
+def test_a_temporary_may_have_more_elements_than_an_int_counts() -> None:
+    problem = Gemm(70_000, 70_000, 70_000)
+    padded = BY_NAME["padded"]
+    assert max(padded.temporary_bytes(problem, full(padded, problem)).values()) >= 4 * 70_000**2
