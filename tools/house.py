@@ -99,7 +99,7 @@ def repeated_names(modules: Iterable[ast.Module]) -> list[str]:
 
 
 def longest_chain(folders: dict[str, list[ast.Module]]) -> list[str]:
-    """The longest list of folders of which each imports the next."""
+    """The longest chain of folders: each imports the next."""
     nodes = {name: [node for each in modules for node in ast.walk(each)] for name, modules in folders.items()}
     imports: dict[str, set[str]] = {}
     for name, each in nodes.items():

@@ -262,7 +262,7 @@ def _parameters(described: KernelDescription) -> Parameters:
     names = (*described.parameters, "itemsize")
     is_chosen = described.choose or not described.work_group
     default = {
-        name: each.values[0] if each.default is None else each.default
+        name: each.preset
         for name, each in described.parameters.items()
         if each.default is not None or not is_chosen
     }

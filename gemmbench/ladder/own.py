@@ -138,6 +138,11 @@ class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
     idea: str = ""
     launch: bool = False  # of the launch alone: no -D
 
+    @property
+    def preset(self) -> int:
+        """The value in the preset ``default``."""
+        return self.values[0] if self.default is None else self.default
+
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
     """What a user says of a kernel: the keys of the TOML."""
@@ -263,10 +268,7 @@ class _Reader:
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
             if unknown := next((name for name in values_of if name not in given), ""):
                 raise ValueError(f"presets: {kind} names {unknown}, which is no parameter")
-        default = {
-            name: each.values[0] if each.default is None else each.default for name, each in given.items()
-        }
-        return {"default": default, **self.of.presets}
+        return {"default": {name: each.preset for name, each in given.items()}, **self.of.presets}
 
     def _formula(self, key: str, text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
         try:

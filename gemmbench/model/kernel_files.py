@@ -81,7 +81,7 @@ def opening(file: str) -> str:
 def text(file: str, root: str = "") -> str:
     """The source of a ``.cl`` file with every ``#include`` replaced, since drivers treat paths differently.
 
-    A published kernel's description is left out: compiler options contain what matters of it.
+    It omits a published kernel's description: what matters of that is in the compiler options.
     """
 
     def replaced(directive: _Directive) -> str:

@@ -84,7 +84,7 @@ class Page:
     title: str
     about: str
     summary: tuple[str, ...]
-    chart: PageChart | None  # beside the summary; its own section does not repeat it
+    chart: PageChart | None  # next to the summary; its own section omits it
     table: Sheet | None
     parts: tuple[PageSection, ...]
 

@@ -279,7 +279,7 @@ class _Passes:
 
     def arguments(self, first: int, count: int, slots: int) -> tuple[Any, ...]:
         """The kernel's arguments for `count` units from `first` on, with so many words for sums."""
-        raise NotImplementedError
+        raise NotImplementedError  # each set of kernels has its own
 
     def choose_part(self, launch: Enqueue) -> None: ...
 

@@ -100,7 +100,7 @@ class Job:
 
     def prepare(self) -> None:
         """Select devices and plan, with the `worker`. Raise `UsageError` if that is impossible."""
-        raise NotImplementedError
+        raise NotImplementedError  # a job that does not measure has none
 
     def describe_plan(self) -> None:
         """Print what --dry-run shows: cases and skipped rows by device, and the time that they take."""
@@ -135,7 +135,7 @@ class Job:
 
     def measure(self, listen: session.Listen) -> None:
         """Measure, add to `rows` and pass each event on; `RunFileError` if a row cannot be saved."""
-        raise NotImplementedError
+        raise NotImplementedError  # a job that does not measure has none
 
     def conclude(self) -> None:
         """Use what was measured, after the measuring process has ended."""

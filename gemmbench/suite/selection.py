@@ -88,7 +88,7 @@ def _plain(text: str) -> str:
 def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """The devices that a selector names, each open in the measuring process, and the host.
 
-    Broken ones are left out if the selector leaves the choice open. Otherwise raise `UsageError`.
+    If the selector leaves the choice open, broken ones are skipped. Otherwise raise `UsageError`.
     """
     every, host = every_device(worker)
     problems: dict[int, Problem] = {}

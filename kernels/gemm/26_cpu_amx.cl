@@ -1,4 +1,6 @@
-/* cpu-amx: bfloat16 and char on AMX, the matrix unit of server CPUs.
+/* cpu-amx: bfloat16 and char on AMX, the matrix unit of server CPUs. With VNNI
+ * defined it is cpu-vnni: char on dot products, with the same strips and blocks
+ * and sums in vector registers, see vnni.clh.
  *
  *                     strip of B: 32 columns
  *                   +-----+-----+
