@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import importlib
 import io
@@ -184,6 +183,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _click_sentence(error: click.ClickException) -> str:
     """A click error as a sentence, with a pointer to --help. Suggest only similar options."""
     if isinstance(error, click.NoSuchOption) and error.possibilities:
+        import difflib
+
         wrong = error.option_name.strip("-")
         error.possibilities[:] = [
             each

@@ -109,10 +109,7 @@ PLANS = {
         "square --sizes 64,512 --dtype half,bfloat16,tf32,char,double --kernel nv-mma,nv-wgmma,padded",
     ),
     "sweep-k": ("sweep-k --kernel naive,tiled",),
-    "workloads": (
-        "workloads",
-        "workloads --file shapes.csv --set odd --batch 4 --prompt 128 --kernel naive,numpy",
-    ),
+    "workloads": ("workloads", "workloads --file shapes.csv --set odd --kernel naive,numpy"),
     "check": (
         "check tests/data/ci-base.jsonl --across device,driver",
         "check tests/data/aa/h200.jsonl --aa 3 --device h200",

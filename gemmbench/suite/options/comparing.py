@@ -365,7 +365,7 @@ class TuneOptions(o.Options):
     forget: bool = o.flag(
         "Delete this device's tuned parameters, or only those for --kernel or --dtype.", shell=True
     )
-    quiet: bool = o.flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
+    quiet: bool = o.flag("Print no progress and no warnings, only the result.", flags=("-q", "--quiet"))
     verbose: int = o.option(
         "Print a line for every configuration.", o.COUNT, 0, flags=("-v", "--verbose"), common=True
     )

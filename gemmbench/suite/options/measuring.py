@@ -137,7 +137,7 @@ class MeasurementOptions(o.Options):
     cold: bool = o.flag(f"{COLD}  [default: warm]", group=o.TIMING)
     energy: bool = o.flag("Also measure energy, in joules. Adds 2 to 3 s per row.", group=o.TIMING)
     dry_run: bool = o.flag("List what would be measured, and stop.", shell=True, common=True)
-    quiet: bool = o.flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
+    quiet: bool = o.flag("Print no progress and no warnings, only the result.", flags=("-q", "--quiet"))
     verbose: int = o.option("Print every row and scope.", o.COUNT, 0, flags=("-v", "--verbose"), common=True)
 
     @cached_property
@@ -484,6 +484,10 @@ class WorkloadsOptions(GemmCommandOptions):
     def __post_init__(self) -> None:
         if self.top is not None and self.top > 100:
             raise UsageError(f"--top is a percentage of the predicted time, at most 100, not {self.top:g}")
+        for option, sizes in (("--batch", (self.batch, PROMPT)), ("--prompt", (1, self.prompt))):
+            users = {name for name, each in SETS.items() if each.shapes(*sizes) != each.shapes(1, PROMPT)}
+            if users and not users.intersection(self.set_names):
+                raise UsageError(f"{option} changes only --set {' and '.join(sorted(users))}")
         super().__post_init__()
 
     @cached_property
