@@ -44,8 +44,7 @@ from gemmbench.suite.options import CHART, PAGE, AnyText, Options, build, compar
 from gemmbench.suite.selection import every_device, select
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result
-from gemmbench.views import axis_of
-from gemmbench.views import sheets as table_sheets
+from gemmbench.views import axis_of, run_sheets
 from gemmbench.views import show as show_table
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ class Run(run_file.Run):
 
     def _repr_html_(self) -> str:
         """The tables of `show`, for a notebook."""
-        return html(table_sheets(self, order_of(self))) or escape(repr(self))
+        return html(run_sheets(self, order_of(self))) or escape(repr(self))
 
     def plot(self, path: str | Path | None = None, kind: str | None = None) -> Chart | None:
         """Draw a chart of the run to a file, or return it for a notebook.
@@ -274,7 +273,7 @@ def schema(name: str) -> dict[str, Any]:
     """The JSON Schema of a saved run's ``header`` (line 1), a ``row``, or ``records``; else `UsageError`."""
     if name not in exported.NAMES:
         raise UsageError(f"unknown schema {name!r}; there are {', '.join(exported.NAMES)}")
-    return exported.schema(name)
+    return exported.build_schema(name)
 
 
 class Devices(list[DeviceFacts]):
@@ -421,7 +420,7 @@ def draw_runs(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> Non
     """Draw runs in one chart; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views
 
-    chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
+    chart_views.draw_kind(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
 Source = run_file.Run | str | Path

@@ -128,13 +128,13 @@ def default_kind(run: Run) -> str:
     return next(iter(suited([run])), "peak")
 
 
-def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
+def draw_kind(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
     """Draw saved runs into one file. Raises `ChartError` without rows for the kind, or if writing fails."""
     write(lambda: figure(runs, kind, families), path)
 
 
 def png(runs: Sequence[Run], kind: str, families: Families = _NONE) -> bytes:
-    """Draw saved runs as `draw` does, and return the PNG."""
+    """Draw saved runs as `draw_kind` does, and return the PNG."""
     return drawn_as(".png", lambda: figure(runs, kind, families))
 
 

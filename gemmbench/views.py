@@ -49,20 +49,20 @@ VIEWS: Mapping[str, View] = {
     **dict.fromkeys(AXES, _by_rows),
     "workloads": shape_tables.workloads_sheets,
     "gemm": sweep_table.problem_sheets,
-    "tune": lambda run, scope, order: tuning.sheets(run),
+    "tune": lambda run, scope, order: tuning.tuning_sheets(run),
 }
 """The tables of GEMM rows by the header's view. Other views use `_by_rows`."""
 
 
 def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
     """The tables of a run for the terminal. For the view gemm, `verbose` adds details of each row."""
-    tables = sheets(run, order, verbose)
+    tables = run_sheets(run, order, verbose)
     if verbose and run.header.view == "gemm":
         tables += sweep_table.pages(run)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 
 
-def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+def run_sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
     """The tables of a run. `order` holds variants in the order of the ladder.
 
     Peaks appear if `verbose` or without GEMM tables; a line for each row if `verbose` or in the scope all.
@@ -91,9 +91,9 @@ def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet
     return [*tables[:-1], last]
 
 
-def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
+def format_markdown(run: Run, order: Sequence[str] = ()) -> str:
     """The tables of a run in GitHub's markdown, with the best in bold, and the errors of its kernels."""
-    return markdown([*sheets(run, order), *sweep_table.error_sheets(run, order)]) or "No rows.\n"
+    return markdown([*run_sheets(run, order), *sweep_table.error_sheets(run, order)]) or "No rows.\n"
 
 
 _DEVICE = ("clock MHz", "max MHz", "power W", "temp C", "limits")

@@ -118,14 +118,14 @@ def _paint_bar(axes: Axes, y: float, bar: Bar, thickness: float) -> None:
         axes.barh(y, part.length, thickness, left, color=part.colour, label=part.name)
         if part.text:
             style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7.5}
-            pane.say(axes, part.text, (left + part.length / 2, y), color="white", **style)
+            pane.annotate(axes, part.text, (left + part.length / 2, y), color="white", **style)
         left += part.length
     if bar.interval:
         axes.hlines(y, *bar.interval, color=pane.BLACK, linewidth=1.2, zorder=3)
     low, high = bar.interval or (left, left)
     at, offset, side = (min(low, left), -4, "right") if left < 0 else (max(high, left), 4, "left")
     weight = "bold" if bar.is_best else "normal"
-    pane.say(
+    pane.annotate(
         axes, bar.text, (at, y), (offset, 0), ha=side, va="center_baseline", fontsize=7.5, fontweight=weight,
         color=pane.DARK,
     )  # fmt: skip
@@ -205,7 +205,7 @@ def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
     fraction = axes.transData + axes.transAxes.inverted()
     aims = [float(fraction.transform((end.x, end.y))[1]) for _, end in ends]
     last = max((end.x for _, end in ends), default=0.0)
-    for (line, end), height in zip(ends, spread(aims, _GAP, 0.0, 0.985), strict=True):
+    for (line, end), height in zip(ends, space_apart(aims, _GAP, 0.0, 0.985), strict=True):
         arrow = {
             "arrowstyle": "-", "color": line.look.colour, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1,
             "shrinkB": 3, "relpos": (0, 0.5), "linestyle": ":" if end.x < last else "-", "patchA": None,
@@ -282,7 +282,7 @@ def thinned(sizes: Sequence[int], room: float) -> list[int]:
     return sorted(shown)
 
 
-def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+def space_apart(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
     """The heights, in their order, moved until neighbours are `apart`; between low and high if they fit."""
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     moved = list(heights)

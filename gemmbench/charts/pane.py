@@ -162,7 +162,7 @@ def mark(axes: Axes, x: float, y: float, text: str) -> None:
     figure.text(x, y, "", transform=axes.transData, gid=text).set_in_layout(False)
 
 
-def say(
+def annotate(
     axes: Axes, text: str, at: Place, offset: Place = (0, 0), where: Coordinates = "data", **style: Any
 ) -> None:
     """Write text next to a point, `offset` points away. `where` names the coordinates of `at`."""
@@ -258,7 +258,7 @@ def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, st
         axes.add_artist(box)
         height += 13
     if lines:
-        say(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
+        annotate(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
     width = round(11.5 * _room(axes))
     heading = textwrap.wrap(title, width, max_lines=2, placeholder=" ...")
     axes.set_title("\n".join(heading), fontweight="bold", pad=height + 13 * len(lines))

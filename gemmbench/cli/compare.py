@@ -101,7 +101,7 @@ def show_command(
     if schema is not None:
         if file or format != "table" or repetitions or any(selection.values()):
             raise UsageError("--schema takes no FILE and no other option but --out")
-        output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
+        output: RenderableType = json.dumps(records.build_schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:

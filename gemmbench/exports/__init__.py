@@ -220,9 +220,9 @@ def _escaped(text: str) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Run, Sequence[str]], str]] = {
-    "json": lambda run, _: records.to_json(run),
+    "json": lambda run, _: records.format_json(run),
     "csv": lambda run, _: records.to_csv(run),
-    "markdown": views.to_markdown,
+    "markdown": views.format_markdown,
     "google-benchmark": lambda run, _: google_benchmark(run),
     "openmetrics": lambda run, _: openmetrics(run),
 }

@@ -94,7 +94,7 @@ def to_records(run: Run) -> list[dict[str, Any]]:
     return records
 
 
-def to_json(run: Run) -> str:
+def format_json(run: Run) -> str:
     """`to_records` as a JSON array, with a row on each line."""
     lines = [json.dumps(record, allow_nan=False, ensure_ascii=True) for record in to_records(run)]
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
@@ -203,7 +203,7 @@ NAMES = ("header", "row", "records")
 _OPTIONAL = (*_NETS, "own", "operands", "calls")  # only where they are known
 
 
-def schema(name: str) -> dict[str, Any]:
+def build_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``header``, ``row`` or ``records``. Its version is saved runs'."""
     made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
     _replace_tuples(made)

@@ -25,7 +25,7 @@ from gemmbench.report.progress import sample
 from gemmbench.stats import panels
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.panels import Panel, Series, Setting, Standing
+from gemmbench.stats.panels import Curve, Panel, Setting, Standing
 
 _Values = Callable[[Row, str], Interval | None]  # of a row in a scope
 _PEAK = Look(pane.GREY, (0, (8, 2, 1.5, 2)))
@@ -72,7 +72,7 @@ class Sweep:
     def look(self, part: int, label: str) -> Look:
         return replace(self.looks[label], is_hollow=part > 0) if label in self.looks else Look()
 
-    def name(self, part: int, curve: Series) -> str:
+    def name(self, part: int, curve: Curve) -> str:
         if curve.label not in self.looks:
             return ""
         host = " (host)" if curve.is_host and self.scope != "host" else ""
@@ -89,17 +89,17 @@ class Sweep:
 
     def having(self, values: _Values) -> Sweep:
 
-        def shown(curve: Series) -> bool:
+        def shown(curve: Curve) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())
 
         return self.with_series(lambda _, panel: tuple(filter(shown, panel.series)))
 
-    def with_series(self, chosen: Callable[[Run, Panel], tuple[Series, ...]]) -> Sweep:
+    def with_series(self, chosen: Callable[[Run, Panel], tuple[Curve, ...]]) -> Sweep:
         parts = ((run, replace(panel, series=chosen(run, panel))) for run, panel in self.parts)
         return replace(self, parts=tuple(parts))
 
 
-def _best(curve: Series, scope: str) -> float:
+def _best(curve: Curve, scope: str) -> float:
     """A line's highest median rate in flop/s, in the scope or else in the kernel scope."""
     rates = [derive.median_rate(row, each) for row in curve.rows.values() for each in (scope, "kernel")]
     return derive.best_of(rates[::2]) or derive.best_of(rates) or 0.0
@@ -117,7 +117,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 
 
 def _drawn(
-    run: Run, curve: Series, values: _Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
+    run: Run, curve: Curve, values: _Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
     """A line's points at the sizes in `at`, with intervals; NaN where a row has no value."""
     points = []
@@ -266,7 +266,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     marks.name_ends(axes, drawn)
 
 
-def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Series, ...]:
+def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Curve, ...]:
     kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
     ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
     fastest = [curve for curve in ranked if _best(curve, "host")][:2]
@@ -293,7 +293,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
     is_left = even.size < (sweep.sizes[0] * sweep.sizes[-1]) ** 0.5
     offset, side = (4, "left") if is_left else (-4, "right")
-    pane.say(
+    pane.annotate(
         axes, text, (even.size, 1), (offset, -2), pane.BELOW, ha=side, va="top", fontsize=8, bbox=pane.OPAQUE
     )
 
@@ -326,7 +326,7 @@ def _paint_roofs(
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
     at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}
-    curves = panels.series(rows, lambda row: numbers[row.problem], tuple(families))
+    curves = panels.to_curves(rows, lambda row: numbers[row.problem], tuple(families))
     panel = Panel(subject.device, subject.dtype, "m", curves)
     sweep = Sweep(subject.where, ((subject.run, panel),), families)
     divisor, unit = sweep.rate_unit(peak)
@@ -357,7 +357,9 @@ def _paint_roofs(
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
         marks.draw_lines(axes, [Line("memory", slope, Look(pane.GREY))])
         words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
-        pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
+        pane.annotate(
+            axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK
+        )
     pane.log_ticks(axes.xaxis, units.number, math.inf)
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel("flop per byte, with A, B and C moved once")

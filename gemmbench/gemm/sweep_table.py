@@ -22,7 +22,7 @@ from gemmbench.report.figures import figure_columns
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import NOTHING, Cell, Columns, Note, Sheet, filled, format_known, heading, table
 from gemmbench.stats import claims, rates
-from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
+from gemmbench.stats.panels import Curve, Panel, baseline, break_evens, panels, to_curves
 
 _T = TypeVar("_T")
 
@@ -44,7 +44,7 @@ def _shown(run: Run, panel: Panel, scope: str) -> Panel:
     return replace(panel, series=tuple(able))
 
 
-def _fastest(series: Series, scope: str) -> float:
+def _fastest(series: Curve, scope: str) -> float:
     return rates.best_of(rates.median_rate(row, scope) for row in series.rows.values()) or 0.0
 
 
@@ -54,12 +54,12 @@ def label(title: str, on_host: bool) -> str:
 
 
 def _by_size(
-    panel: Panel, cell: Callable[[Row | None], Cell | str], more: Columns[Series], **about: Any
+    panel: Panel, cell: Callable[[Row | None], Cell | str], more: Columns[Curve], **about: Any
 ) -> Sheet:
-    def at(size: int) -> Callable[[Series], Cell | str]:
+    def at(size: int) -> Callable[[Curve], Cell | str]:
         return lambda series: cell(series.rows.get(size))
 
-    def name(series: Series) -> str:
+    def name(series: Curve) -> str:
         return label(series.label, series.is_host and panel.device != HOST)
 
     axis = "" if panel.axis == "m" else panel.axis
@@ -87,7 +87,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     def cell(row: Row | None) -> Cell:
         return notes.rate_cell(run, row, scope, divisor, row in best)
 
-    def of_peak(series: Series) -> str | None:
+    def of_peak(series: Curve) -> str | None:
         return peak_cell(run, tuple(series.rows.values()), scope)
 
     has_peak = any(rates.peak_fraction(run, row, scope) for row in rows)
@@ -148,7 +148,7 @@ class _Point:
     """A rate in a sweep, with its series and size."""
 
     size: int
-    series: Series
+    series: Curve
     rate: claims.Claim
 
 
@@ -161,7 +161,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
         if (known := claims.compared(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
-    fastest: Series | None = None
+    fastest: Curve | None = None
     if len({point.series for point in points}) > 1:
         by_size = by_key((point.size, point) for point in points)
         winners = {size: _fastest_point(same) for size, same in by_size.items()}
@@ -188,7 +188,7 @@ def _fastest_point(points: Sequence[_Point]) -> _Point | None:
     return None if best is None else points[best]
 
 
-def _fastest_series(points: Sequence[_Point]) -> Series | None:
+def _fastest_series(points: Sequence[_Point]) -> Curve | None:
     """The series with a rate that is known to be above all rates of the others; None if there is none."""
     by_series = by_key((point.series, point.rate) for point in points)
     for candidate, own in by_series.items():
@@ -226,7 +226,7 @@ def _undecided(points: Sequence[_Point], where: str) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]} is the fastest{where}: {why}."
 
 
-def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
+def _figure(panel: Panel, fastest: Curve, points: Sequence[_Point]) -> str:
     """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy`` or another rival, if they differ for certain."""
     divisor, unit = rates.table_unit(panel.dtype, (point.rate.median for point in points))
     own = (point for point in points if point.series is fastest and point.rate.is_certain)
@@ -243,7 +243,7 @@ def _figure(panel: Panel, fastest: Series, points: Sequence[_Point]) -> str:
     return f"{text}, {units.number(ratio)} x {clean(rival.series.label)}"
 
 
-def _transfers(run: Run, panel: Panel, fastest: Series | None) -> list[str]:
+def _transfers(run: Run, panel: Panel, fastest: Curve | None) -> list[str]:
     """From which size a kernel with transfers beats the host's BLAS."""
     host, evens = baseline(panel), break_evens(run, panel)
     if host is None or not evens:
@@ -446,7 +446,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {problem.title}, {unit}",
         notes=(
-            *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope, where),
+            *_conclusion(run, Panel(device, dtype, "m", to_curves(able, lambda _: problem.m)), scope, where),
             *notes.remarks(run, device, able, shape, "problem", *scopes),
             *notes.faster_hosts(run, able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
@@ -600,12 +600,12 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
         value = rates.gflop_per_joule(row) if row else None
         return "-" if value is None else units.number(value)
 
-    def largest(series: Series) -> Row:
+    def largest(series: Curve) -> Row:
         """The row of the largest size with joules, else with a reason why there are none."""
         rows = reversed(series.rows.values())
         return min(rows, key=lambda row: (row.energy.joules is None, not rates.asked_for_energy(row)))
 
-    columns: Columns[Series] = {
+    columns: Columns[Curve] = {
         "energy": lambda series: joules_cell(largest(series)),
         "power": lambda series: format_known(rates.mean_watts(largest(series)), units.watts),
         "idle": lambda series: format_known(largest(series).energy.idle_w, units.watts),

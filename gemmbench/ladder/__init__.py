@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own
+from gemmbench.ladder import cpu, few, gpu, nvidia, own
 from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
@@ -82,7 +82,7 @@ VARIANTS: tuple[Variant, ...] = (
     few.THIN,
     nvidia.NV_MMA,
     nvidia.NV_WGMMA,
-    nv_thin.NV_THIN,
+    few.NV_THIN,
     DESCRIBED["intel-block"],
     DESCRIBED["naive-fp8"],
     *_LIBRARIES,

@@ -1,37 +1,18 @@
-"""For CPU drivers: B packed into panels, a micro-kernel in vector registers, one work-item per block of C."""
+"""For CPU drivers: how cpu-packed, cpu-amx and cpu-vnni divide C among cores."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
 from gemmbench.ladder.described import DESCRIBED
-from gemmbench.ladder.variant import (
-    OURS,
-    Compilation,
-    Constraint,
-    Formula,
-    Launches,
-    Needs,
-    Parameter,
-    Parameters,
-    Pass,
-    Role,
-    Shape,
-    Values,
-    Variant,
-    unsupported_type,
-)
+from gemmbench.ladder.variant import Compilation, Needs, Values, Variant, unsupported_type
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import AMX, DTYPES, VNNI
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
-
-_FILE = "gemm/17_cpu_packed.cl"
-_Rule = Callable[[Values], bool]
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
 _L1, _L2 = 32 << 10, 512 << 10  # bytes, if the system does not report them
@@ -54,7 +35,6 @@ _FAR = 24  # and one of a B that no second cache holds, where it lies, to come f
 _WAY = 4096  # bytes of a way of an x86 processor's first cache: a page
 _START = 256  # steps along k of a micro-tile that a block costs beside its own
 _SHALLOW_START = 64  # micro-tiles that it costs where k is short: their time is C's, not that of their steps
-_PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
 _ROW_PARTS = 2  # work-items for each core, where C is one row
 _WIDENED = ("bfloat16", "char")  # which panels hold as float, so that A and B are always packed
@@ -95,44 +75,6 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
         "WIDTH": width,
         "DEPTH": max(16, min(_DEPTH, panel // (vectors * width * itemsize))),
     }
-
-
-def _panels(v: Values) -> int:
-    return ceil_div(v["n"], _width(v))
-
-
-def _width(v: Values) -> int:
-    return v["NV"] * v["WIDTH"]
-
-
-def _tiles(v: Values) -> int:
-    """Micro-tiles down C; the last one may be incomplete."""
-    return ceil_div(v["m"], v["MR"])
-
-
-def _span(v: Values) -> int:
-    return ceil_div(v["k"], v["SLICES"])
-
-
-def _slices(v: Values) -> int:
-    """Parts of k, each with sums of its own."""
-    return ceil_div(v["k"], max(1, _span(v))) or 1
-
-
-def _is_row(v: Values) -> bool:
-    return v["m"] == 1 and not (v["ta"] or v["tb"] or "widened" in v)
-
-
-def _is_column(v: Values) -> bool:
-    return v["n"] == 1 and v["m"] > 1 and not (v["ta"] or v["tb"] or "widened" in v)
-
-
-def _is_matrix(v: Values) -> bool:
-    return not _is_row(v) and not _is_column(v)
-
-
-def _packs_a(v: Values) -> bool:
-    return bool(v["PACKA"] or "widened" in v) and _is_matrix(v)
 
 
 def _is_x86(device: DeviceFacts) -> bool:
@@ -233,17 +175,12 @@ def _specialize(variant: Variant, problem: Gemm) -> Variant:
     """The variant for a data type: memory of bfloat16 and char counts as float's."""
     if problem.dtype not in _WIDENED:
         return variant
-    launches, needs, share = variant.launches, variant.needs, 4 // DTYPES[problem.dtype].itemsize
-
-    def wider(formula: Formula) -> Formula:
-        return lambda v: share * formula(v)
-
-    temporaries = {name: wider(formula) for name, formula in launches.temporaries.items()}
-    launches = replace(
-        launches, temporaries=temporaries, extents={**launches.extents, "widened": lambda _: 1}
-    )
+    launches, local = variant.launches, variant.needs.local_elements
+    share = 4 // DTYPES[problem.dtype].itemsize
     return replace(
-        variant, launches=launches, needs=replace(needs, local_elements=wider(needs.local_elements))
+        variant,
+        launches=replace(launches, extents={**launches.extents, "widened": lambda _: 1}),
+        needs=replace(variant.needs, local_elements=lambda p: share * local(p)),
     )
 
 
@@ -256,133 +193,25 @@ def _lacks_type(device: DeviceFacts, dtype: str) -> str:
     return "" if dtype in _WIDENED else unsupported_type(device, dtype)
 
 
-def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: _Rule) -> Pass:
-    return Pass(role, _FILE, kernel, arguments, items, lambda _: (1, 1), when)  # a core to each work-item
-
-
 _CPU_PACKED = DESCRIBED["cpu-packed"]
 CPU_PACKED = replace(
     _CPU_PACKED,
-    launches=Launches(
-        passes=(
-            _pass(
-                "pack",
-                "pack_a",
-                ("steps", "m", "k", "A", "lda", "AP"),
-                lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
-                _packs_a,
-            ),
-            _pass(
-                "pack",
-                "pack_b",
-                ("steps", "k", "n", "B", "ldb", "BP"),
-                lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
-                lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
-            ),
-            _pass(
-                "multiply",
-                "cpu_packed",
-                (
-                    *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
-                    *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
-                ),
-                lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
-                _is_matrix,
-            ),
-            _pass(
-                "multiply",
-                "one_row",
-                ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
-                lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
-                _is_row,
-            ),
-            _pass(
-                "multiply",
-                "one_column",
-                ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
-                lambda v: (1, ceil_div(v["m"], v["rows"])),
-                _is_column,
-            ),
-            _pass(
-                "add",
-                "add",
-                ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
-                lambda v: (_panels(v), v["m"]),
-                lambda v: v["slices"] > 1 and not _is_column(v),
-            ),
-        ),
-        extents={
-            "steps": lambda _: _PACK_STEPS,
-            "rows": lambda v: v["TILES"] * v["MR"],
-            "span": _span,
-            "slices": _slices,
-        },
-        temporaries={
-            "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if _packs_a(v) else 0,
-            "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
-            "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
-        },
-        either=("A", "B"),
-        batches=True,
-        edge=lambda p: max(p["MR"], _width(p)),
-        tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
-    ),
-    parameters=replace(
-        _CPU_PACKED.parameters,
-        derive=blocking,
-        constraints=(
-            Constraint(
-                lambda p: p.get("PANELS", 1) <= p["DEPTH"],
-                "PANELS must be at most DEPTH: sums of one row are kept where a panel is",
-            ),
-            Constraint(
-                lambda p: p["itemsize"] > 1 or p["DEPTH"] <= _DEPTH,
-                f"DEPTH must be at most {_DEPTH} for char: float holds sums of so many products exactly",
-            ),
-        ),
-        choose=_blocks,
-    ),
-    needs=replace(
-        _CPU_PACKED.needs,
-        device_type="cpu",
-        lacks=_lacks_type,
-        local_elements=lambda p: p["DEPTH"] * _width(p),
-    ),
+    parameters=replace(_CPU_PACKED.parameters, derive=blocking, choose=_blocks),
+    needs=replace(_CPU_PACKED.needs, lacks=_lacks_type),
     compilation=Compilation(of_type=_compiled_for),
     specialize=_specialize,
 )
 
 
-# --- AMX: strips of 32 rows of A and 32 columns of B, in tiles of 16 rows of 64 bytes
-
-_AMX_FILE = "gemm/26_cpu_amx.cl"
-_AMX_DTYPES = ("bfloat16", "char")
 _STRIP = 32  # rows of A, and columns of B
-_STEP_BYTES = 64  # of a row of A, along k
-_SUMS = 4096  # bytes of the four tiles of sums
 _LONG_BLOCK, _SHORT_BLOCK = 8, 4  # strips down and across a block
 _AMX_DEPTH = 32  # steps along k: half a MiB of a long block's A, and as much of its B
 _AMX_ITEMS = 4  # work-items for each core, so that a slow core gets fewer
-_CHUNK = 16  # steps along k that a work-item packs
-
-
-def _steps(v: Values) -> int:
-    """Steps along k, the last one perhaps not whole."""
-    return ceil_div(v["k"], _STEP_BYTES // v["itemsize"])
-
-
-def _strips(length: int) -> int:
-    return ceil_div(length, _STRIP)
-
-
-def _packed_bytes(length: str) -> Formula:
-    """The elements of A or B in tiles, with `length` rows or columns."""
-    return lambda v: _strips(v[length]) * _steps(v) * _STRIP * _STEP_BYTES // v["itemsize"]
 
 
 def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
     """DOWN and ACROSS, strips of a block, halved until each core has some; DEPTH; ITEMS for the blocks."""
-    cores, rows, columns = device.compute_units, _strips(problem.m), _strips(problem.n)
+    cores, rows, columns = device.compute_units, ceil_div(problem.m, _STRIP), ceil_div(problem.n, _STRIP)
     down, across = max(1, min(rows, _LONG_BLOCK)), max(1, min(columns, _LONG_BLOCK))
     for each, least in ((_AMX_ITEMS, _SHORT_BLOCK), (1, 1)):  # blocks for a core, strips of one
         while ceil_div(rows, down) * ceil_div(columns, across) * problem.batch < each * cores:
@@ -396,70 +225,17 @@ def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[
 
 
 def _lacks_amx(device: DeviceFacts, dtype: str) -> str:
-    return AMX.lacks(device, dtype if dtype in _AMX_DTYPES else _AMX_DTYPES[0])
+    types = _CPU_AMX.needs.dtypes
+    return AMX.lacks(device, dtype if dtype in types else types[0])
 
 
-def _amx_pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape) -> Pass:
-    return Pass(role, _AMX_FILE, kernel, arguments, items, lambda _: (1, 1))
-
-
-CPU_AMX = Variant(
-    name="cpu-amx",
-    family=OURS,
-    idea="tiles of AMX, a CPU's matrix unit",
-    source="gemmbench; Intel's Software Developer's Manual describes AMX",
-    launches=Launches(
-        passes=(
-            _amx_pass(
-                "pack",
-                "pack",
-                ("m", "n", "k", "strips", "steps", "chunk", "A", "lda", "AP", "B", "ldb", "BP"),
-                lambda v: (v["strips"] + _strips(v["n"]), ceil_div(v["steps"], v["chunk"])),
-            ),
-            _amx_pass(
-                "multiply",
-                "multiply_strips",
-                (
-                    *("m", "n", "strips", "steps", "DOWN", "ACROSS", "DEPTH"),
-                    *("alpha", "AP", "BP", "S", "beta", "C", "ldc"),
-                ),
-                lambda v: (v["ITEMS"], 1),
-            ),
-        ),
-        extents={"strips": lambda v: _strips(v["m"]), "steps": _steps, "chunk": lambda _: _CHUNK},
-        temporaries={
-            "AP": _packed_bytes("m"),
-            "BP": _packed_bytes("n"),
-            "S": lambda v: v["ITEMS"] * v["DOWN"] * (v["ACROSS"] * _SUMS + 4 * _STRIP) // v["itemsize"],
-        },
-        either=("A", "B"),
-        batches=True,
-        edge=lambda _: 2 * _STRIP,
-        tile=lambda p: (p["DOWN"] * _STRIP, p["ACROSS"] * _STRIP),
-    ),
-    parameters=Parameters(
-        {
-            "DOWN": Parameter("strips of 32 rows down a block of C", (4, 8, 16), launch=True),
-            "ACROSS": Parameter("strips of 32 columns across a block of C", (4, 8, 16), launch=True),
-            "DEPTH": Parameter(
-                "steps of 64 bytes along k before the sums leave the tiles", (8, 16, 32), launch=True
-            ),
-            "ITEMS": Parameter("work-items, which share the blocks", (16, 32, 64), launch=True),
-        },
-        choose=_amx_blocks,
-        presets={"default": {}},
-    ),
-    needs=Needs(
-        dtypes=_AMX_DTYPES,
-        device_type="cpu",
-        hardware="a CPU with AMX",
-        lacks=_lacks_amx,
-        matrix_units=_AMX_DTYPES,
-    ),
+_CPU_AMX = DESCRIBED["cpu-amx"]
+CPU_AMX = replace(
+    _CPU_AMX,
+    parameters=replace(_CPU_AMX.parameters, choose=_amx_blocks),
+    needs=replace(_CPU_AMX.needs, lacks=_lacks_amx),
     compilation=Compilation(of_type=lambda dtype: (f"-DSTORED_{dtype}",)),
 )
-
-
 CPU_VNNI = replace(
     CPU_AMX,
     name="cpu-vnni",

@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import chain, product
 from typing import Literal
 
 import msgspec
 
 from gemmbench.ladder import own
 from gemmbench.ladder import variant as entry
-from gemmbench.ladder.own import FormulaText
+from gemmbench.ladder.formulas import FormulaText, holds, published_formula
 from gemmbench.ladder.variant import PIXEL, Constraint, Needs, Parameters, Pass, Values, Variant, round_up
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
@@ -23,13 +22,27 @@ from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-formula = partial(own.formula, most=math.inf)  # buffers may have more than 2^31 elements
-
-_LENGTHS = ("m", "n", "k", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b")
+_LENGTHS = (
+    "m",
+    "n",
+    "k",
+    "lda",
+    "ldb",
+    "ldc",
+    "ta",
+    "tb",
+    "rows_a",
+    "columns_a",
+    "rows_b",
+    "columns_b",
+    "itemsize",
+)
 _COPIES: Mapping[str, Callable[..., Pass]] = {
-    "pad": entry.pad,
-    "transpose": entry.transpose,
-    "transpose_padded": entry.transpose_padded,
+    each.__name__: each
+    for each in (
+        *(entry.pad, entry.pad_chunks, entry.pad_vectors),
+        *(entry.transpose, entry.transpose_padded, entry.transpose_tall, entry.transpose_bytes),
+    )
 }
 # Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
 # 12,288. From documents: never timed there.
@@ -68,23 +81,37 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     return {"WX": wide, "WY": tall}
 
 
-_CHOOSERS: Mapping[str, entry.Chooser] = {"": lambda *_: {}, "article_shape": _article_shape}
+_CHOOSERS: Mapping[str, entry.Chooser] = {
+    "": lambda *_: {},
+    "python": lambda *_: {},  # a module here replaces it
+    "article_shape": _article_shape,
+}
 
 
 class _Parameter(own.ParameterTable):
     least: int | None = None
 
 
+class _Copy(msgspec.Struct, forbid_unknown_fields=True):
+    """What launches read in place of an operand if a rule holds, and its leading dimension."""
+
+    buffer: str
+    ld: str
+    when: str
+
+
 class _Launch(msgspec.Struct, forbid_unknown_fields=True):
     """One launch; what it leaves out is the description's own."""
 
     kernel: str = ""
-    copy: Literal["", "pad", "transpose", "transpose_padded"] = ""  # a kernel that copies an operand, instead
+    file: str = ""
+    copy: str = ""  # of `_COPIES`: a kernel that copies an operand, instead
     role: entry.Role = "multiply"
     arguments: tuple[str, ...] = ()
     work_group: tuple[FormulaText, ...] = ()
     work_items: tuple[FormulaText, ...] = ()
     any_group: bool | None = None
+    once: bool = False
     when: tuple[str, ...] = ()  # rules, for the problems that it is for
 
 
@@ -108,6 +135,8 @@ class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
     either: tuple[Literal["A", "B"], ...] = ()  # operands that it reads as they are stored
     batches: bool = False
     launches: tuple[_Launch, ...] = ()  # if they are several
+    copies: dict[Literal["A", "B"], tuple[_Copy, ...]] = {}  # the first one whose rule holds is read
+    terms: dict[str, FormulaText] = {}  # that formulas name
     extents: dict[str, FormulaText] = {}  # lengths for arguments and formulas
     temporaries: dict[str, FormulaText] = {}  # buffers: elements
     images: dict[str, entry.Image] = {}
@@ -116,9 +145,14 @@ class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
     named: dict[str, entry.Named] = {}
     constraints: tuple[tuple[str, ...], ...] = ()  # rules, and the sentence if one of them is broken
     choose: str = ""  # of `_CHOOSERS`: gives the parameters without a default
+    chosen: tuple[str, ...] = ()  # what it gives in addition
     edge: FormulaText = ""  # the longest side of a tile, if it has no `tile`
     local: FormulaText = 0
     options: tuple[str, ...] = ()
+    device: Literal["", "cpu", "gpu"] = ""
+    hardware: str = ""  # that a module of Python looks for
+    matrix: bool = False  # it multiplies all of its types with matrix units
+    sums: dict[str, str] = {}  # the types of sums, by type, if they are not C's
     extensions: tuple[str, ...] = ()
     type_extensions: dict[str, tuple[str, ...]] = {}  # in addition, by type
     sub_group: FormulaText = ""  # work-items of a sub-group; 0 needs none, and no extension either
@@ -134,7 +168,7 @@ def _read_variants() -> dict[str, Variant]:
             described = msgspec.toml.decode(text, type=KernelDescription)
             names = [each.name for each in variants]
             index = names.index(described.before) if described.before else len(names)
-            variants[index:index] = [_variant(file, each) for each in _each(described)]
+            variants[index:index] = [_Reader(file, each).variant() for each in _each(described)]
     return {variant.name: variant for variant in variants}
 
 
@@ -155,95 +189,160 @@ def _each(described: KernelDescription) -> Iterator[KernelDescription]:
         )
 
 
-def _variant(file: str, described: KernelDescription) -> Variant:
-    turned = [_TURNED[name] for name in described.transposed]
-    extents = {ld: rows for rows, *_, ld in turned} | described.extents
-    areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
-    known = (*_LENGTHS, *described.parameters, *extents)
-    edge = described.edge or ("max({}, {})".format(*described.tile) if described.tile else 16)
-    variant = Variant(
-        name=described.name,
-        family=described.family,
-        idea=described.idea,
-        source=described.source,
-        launches=entry.Launches(
-            passes=_passes(file, described, known),
-            extents=_formulas(extents, known),
-            temporaries=_formulas(areas | described.temporaries, known),
-            images=described.images,
-            edge=formula(edge, known),
-            batches=described.batches,
-            either=described.either,
-        ),
-        parameters=_parameters(described),
-        needs=_needs(described),
-        compilation=entry.Compilation(flags=described.options),
-    )
-    return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
+class _Reader:
+    """Makes the variant that a description is of."""
 
+    def __init__(self, file: str, described: KernelDescription) -> None:
+        self.file, self.of = file, described
+        turned = [_TURNED[name] for name in described.transposed]
+        extents = {ld: rows for rows, *_, ld in turned} | described.extents
+        areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
+        self.names = (*_LENGTHS, *described.parameters, *described.chosen, *extents, *described.terms)
+        self.terms: dict[str, entry.Formula] = {}
+        self.terms |= self.formulas(described.terms)  # which name each other
+        self.extents, self.temporaries = self.formulas(extents), self.formulas(areas | described.temporaries)
 
-def _formulas(texts: Mapping[str, FormulaText], names: Collection[str]) -> dict[str, entry.Formula]:
-    return {name: formula(text, names) for name, text in texts.items()}
+    def formula(self, text: FormulaText) -> entry.Formula:
+        return published_formula(text, self.names, self.terms)
 
+    def formulas(self, texts: Mapping[str, FormulaText]) -> dict[str, entry.Formula]:
+        return {name: self.formula(text) for name, text in texts.items()}
 
-def _passes(file: str, described: KernelDescription, names: Collection[str]) -> tuple[Pass, ...]:
-    if not described.work_group:
-        return ()
-    return (
-        *(entry.transpose(*_TURNED[name]) for name in described.transposed),
-        *(_pass(file, described, each, names) for each in described.launches or (_Launch(),)),
-    )
+    def sides(self, texts: Sequence[FormulaText]) -> Callable[[Values], tuple[int, ...]]:
+        formulas = [self.formula(text) for text in texts]
+        return lambda values: tuple(each(values) for each in formulas)
 
+    def rule(
+        self, texts: Sequence[str], hold: Callable[[entry.Formula], entry.Rule] = lambda rule: rule
+    ) -> entry.Rule:
+        """A function that returns whether all rules are true."""
+        rules = [hold(self.formula(text)) for text in texts]
+        return lambda values: all(rule(values) for rule in rules)
 
-def _pass(file: str, described: KernelDescription, launch: _Launch, names: Collection[str]) -> Pass:
-    rules = [formula(rule, names, is_rule=True) for rule in launch.when]
+    def variant(self) -> Variant:
+        described = self.of
+        edge = described.edge or ("max({}, {})".format(*described.tile) if described.tile else 16)
+        variant = Variant(
+            name=described.name,
+            family=described.family,
+            idea=described.idea,
+            source=described.source,
+            launches=entry.Launches(
+                passes=self.passes(),
+                terms=self.terms,
+                extents=self.extents,
+                temporaries=self.temporaries,
+                images=described.images,
+                edge=self.formula(edge),
+                tile=self.sides(described.tile)
+                if len(described.tile) == len(described.work_group) == 2
+                else None,
+                batches=described.batches,
+                either=described.either,
+            ),
+            parameters=self.parameters(),
+            needs=self.needs(),
+            compilation=entry.Compilation(flags=described.options),
+        )
+        return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
-    def is_for(values: Values) -> bool:
-        return all(rule(values) for rule in rules)
+    def passes(self) -> tuple[Pass, ...]:
+        if not self.of.work_group:
+            return ()
+        copies = [entry.transpose(*_TURNED[name]) for name in self.of.transposed]
+        passes = [self.passes_of(launch) for launch in self.of.launches or (_Launch(),)]
+        return (*copies, *chain(*passes))
 
-    if launch.copy:
-        return replace(_COPIES[launch.copy](*launch.arguments), when=is_for)
-    group = [formula(text, names) for text in launch.work_group or described.work_group]
-    tile = [formula(text, names) for text in described.tile]
-    wanted = [formula(text, names) for text in launch.work_items or described.work_items]
+    def passes_of(self, launch: _Launch) -> Iterator[Pass]:
+        """Yield a launch, for each choice of operands and copies that it may read."""
+        if launch.copy:
+            yield replace(_COPIES[launch.copy](*launch.arguments), when=self.rule(launch.when))
+            return
+        described = self.of
+        arguments = launch.arguments or described.arguments
+        copies = [_TURNED[name] for name in described.transposed]
+        turned = {
+            name: new for _, _, a, ld, copy, copy_ld in copies for name, new in ((a, copy), (ld, copy_ld))
+        }
+        choices = [self.choices(name) for name in described.copies if name in arguments]
+        for chosen in product(*choices):
+            read, rules = dict(turned), [*launch.when]
+            for operands, more in chosen:
+                read |= operands
+                rules += more
+            yield Pass(
+                launch.role,
+                launch.file or self.file,
+                launch.kernel or described.kernel or described.name.replace("-", "_"),
+                tuple(read.get(name, name) for name in arguments),
+                self.items(launch),
+                self.sides(launch.work_group or described.work_group),
+                self.rule(rules),
+                any_group=described.any_group if launch.any_group is None else launch.any_group,
+                once=launch.once,
+            )
 
-    def items(values: Values) -> tuple[int, ...]:
-        if wanted:
-            return tuple(each(values) for each in wanted)
-        down, across = (ceil_div(values[name], side(values)) for name, side in zip("mn", tile, strict=True))
-        return own.items_of_tiles(down, across, [side(values) for side in group])
+    def choices(self, name: Literal["A", "B"]) -> list[tuple[dict[str, str], list[str]]]:
+        """What may be read in place of an operand and its leading dimension, and the rules for that."""
+        choices: list[tuple[dict[str, str], list[str]]] = []
+        others: list[str] = []
+        for copy in self.of.copies[name]:
+            choices.append(({name: copy.buffer, f"ld{name.lower()}": copy.ld}, [*others, copy.when]))
+            others.append(f"not ({copy.when})")
+        return [({}, others), *choices]
 
-    copies = [_TURNED[name] for name in described.transposed]
-    turned = {name: new for _, _, a, ld, copy, copy_ld in copies for name, new in ((a, copy), (ld, copy_ld))}
-    return Pass(
-        launch.role,
-        file,
-        launch.kernel or described.kernel or described.name.replace("-", "_"),
-        tuple(turned.get(name, name) for name in launch.arguments or described.arguments),
-        items,
-        lambda values: tuple(side(values) for side in group),
-        is_for,
-        any_group=described.any_group if launch.any_group is None else launch.any_group,
-    )
+    def items(self, launch: _Launch) -> entry.Shape:
+        if wanted := launch.work_items or self.of.work_items:
+            return self.sides(wanted)
+        tile, group = self.sides(self.of.tile), self.sides(launch.work_group or self.of.work_group)
 
+        def items(values: Values) -> tuple[int, ...]:
+            rows, columns = tile(values)
+            return own.items_of_tiles(
+                ceil_div(values["m"], rows), ceil_div(values["n"], columns), group(values)
+            )
 
-def _needs(described: KernelDescription) -> Needs:
-    names = (*described.parameters, "itemsize")
-    sub_group = formula(described.sub_group or 0, names)
+        return items
 
-    def lacks(device: DeviceFacts, dtype: str) -> str:
-        reason = described.not_on.get(device.family.partition("-")[2], "")
-        is_listed = reason and described.extensions[0] in device.extensions
-        return reason if is_listed else entry.unsupported_type(device, dtype)
+    def needs(self) -> Needs:
+        described, sub_group = self.of, self.formula(self.of.sub_group or 0)
 
-    return Needs(
-        dtypes=described.types,
-        lacks=lacks if described.not_on else entry.unsupported_type,
-        extensions=lambda p: described.extensions if not described.sub_group or sub_group(p) else (),
-        type_extensions=described.type_extensions,
-        sub_group=sub_group,
-        local_elements=formula(described.local, names),
-    )
+        def lacks(device: DeviceFacts, dtype: str) -> str:
+            reason = described.not_on.get(device.family.partition("-")[2], "")
+            is_listed = reason and described.extensions[0] in device.extensions
+            return reason if is_listed else entry.unsupported_type(device, dtype)
+
+        return Needs(
+            dtypes=described.types,
+            sums=described.sums,
+            matrix_units=described.types if described.matrix else (),
+            device_type=described.device,
+            hardware=described.hardware,
+            lacks=lacks if described.not_on else entry.unsupported_type,
+            extensions=lambda p: described.extensions if not described.sub_group or sub_group(p) else (),
+            type_extensions=described.type_extensions,
+            sub_group=sub_group,
+            local_elements=self.formula(described.local),
+        )
+
+    def parameters(self) -> Parameters:
+        described, given = self.of, self.of.parameters
+        is_chosen = described.choose or not described.work_group
+        default = {
+            name: each.preset for name, each in given.items() if each.default is not None or not is_chosen
+        }
+        presets: dict[str, Values] = {"default": default} if default else {}
+        for kind, values in described.presets.items():
+            presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
+        return Parameters(
+            {name: _parameter(name, each) for name, each in given.items()},
+            presets=presets,
+            named=described.named,
+            constraints=tuple(
+                Constraint(self.rule(rules, holds), sentence) for *rules, sentence in described.constraints
+            ),
+            choose=_CHOOSERS[described.choose],
+        )
 
 
 def _of_fp8(variant: Variant) -> Variant:
@@ -258,34 +357,9 @@ def _of_fp8(variant: Variant) -> Variant:
     return replace(variant, needs=needs, compilation=replace(variant.compilation, of_type=options))
 
 
-def _parameters(described: KernelDescription) -> Parameters:
-    names = (*described.parameters, "itemsize")
-    is_chosen = described.choose or not described.work_group
-    default = {
-        name: each.preset
-        for name, each in described.parameters.items()
-        if each.default is not None or not is_chosen
-    }
-    presets: dict[str, Values] = {"default": default} if default else {}
-    for kind, values in described.presets.items():
-        presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
-    return Parameters(
-        {name: _parameter(name, each) for name, each in described.parameters.items()},
-        presets=presets,
-        named=described.named,
-        constraints=tuple(_constraint(rules, sentence, names) for *rules, sentence in described.constraints),
-        choose=_CHOOSERS[described.choose],
-    )
-
-
 def _parameter(name: str, given: _Parameter) -> entry.Parameter:
     made = own.parameter(name, given)
     return made if given.least is None else replace(made, least=given.least)
-
-
-def _constraint(rules: Sequence[str], sentence: str, names: Collection[str]) -> Constraint:
-    tests = [own.holds(formula(rule, names, is_rule=True)) for rule in rules]
-    return Constraint(lambda values: all(test(values) for test in tests), sentence)
 
 
 DESCRIBED: Mapping[str, Variant] = _read_variants()

@@ -1,4 +1,4 @@
-"""`small`, for products that last microseconds, and `thin`, for few rows or columns of C."""
+"""`small`, for products that last microseconds; `thin` and `nv-thin`, for few rows or columns of C."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder import variant as entry
 from gemmbench.ladder.described import DESCRIBED
-from gemmbench.ladder.variant import ARGUMENTS, ASYNC_COPIES, Constraint, Launches, Values, multiply, round_up
+from gemmbench.ladder.nvidia import NV_MMA, group_local_bytes
+from gemmbench.ladder.variant import ASYNC_COPIES, Compilation, Constraint, Values, round_up
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.dtypes import DTYPES, MMA
 from gemmbench.model.kernel_files import HALF_STORED
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
-from gemmbench.stats import ceilings
+
+_SMALL, _THIN_KERNEL, _NV_THIN = (DESCRIBED[name] for name in ("small", "thin", "nv-thin"))
 
 
 def _lacks(device: DeviceFacts, dtype: str) -> str:
@@ -32,7 +33,6 @@ def _has_copies(device: DeviceFacts) -> bool:
 _MOST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
-_NEEDS = entry.Needs(lacks=_lacks, local_limit=ceilings.group_local_bytes)
 _BUSY = 0.9  # of the units that must have a tile
 
 
@@ -78,7 +78,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     If no tile gives so many, the smallest that fits is used. Batches of float try tiles first that do not
     split k.
     """
-    itemsize, room = DTYPES[problem.dtype].itemsize, ceilings.group_local_bytes(device)
+    itemsize, room = DTYPES[problem.dtype].itemsize, group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
@@ -98,7 +98,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     def fits(form: Values) -> bool:
         local = _small_local({**form, "itemsize": itemsize}) * itemsize
-        return _small_items(form) <= device.max_work_group_size and local <= room
+        return _SMALL.launches.terms["items"](form) <= device.max_work_group_size and local <= room
 
     def has_enough(form: Values) -> bool:
         tiles = problem.batch * ceil_div(problem.m, form["BM"]) * ceil_div(problem.n, form["BN"])
@@ -115,15 +115,6 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     return next(filter(has_enough, usable), usable[-1])
 
 
-def _small_items(v: Values) -> int:
-    return v["BM"] // v["TM"] * (v["BN"] // v["TN"]) * v["SPLIT"]
-
-
-def _whole(v: Values) -> bool:
-    """Whether rows of A and B start, and rows of A end, at whole vectors."""
-    return all(v[length] % v["WIDTH"] == 0 for length in ("lda", "k", "ldb"))
-
-
 def _small_local(p: Values) -> int:
     """Elements of a group's local memory, counting half twice; 0 without a tile."""
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
@@ -134,24 +125,9 @@ def _small_local(p: Values) -> int:
     return max(tiles, p["SPLIT"] * rows * p["BN"]) * (2 if p["itemsize"] == 2 else 1)  # half is float there
 
 
-_MULTIPLY_SMALL = multiply(
-    "23_small.cl",
-    "small",
-    lambda v: (ceil_div(v["n"], v["BN"]) * _small_items(v), ceil_div(v["m"], v["BM"])),
-    lambda v: (_small_items(v), 1),
-)
-
-_SMALL = DESCRIBED["small"]
 SMALL = replace(
     _SMALL,
-    launches=Launches(
-        passes=(
-            replace(_MULTIPLY_SMALL, when=_whole),
-            replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
-        ),
-        batches=True,
-        edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
-    ),
+    launches=replace(_SMALL.launches, edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16)),
     parameters=replace(
         _SMALL.parameters,
         constraints=(
@@ -160,27 +136,18 @@ SMALL = replace(
                 lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
                 "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
             ),
-            Constraint(
-                lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
-                "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are "
-                "copied",
-            ),
-            Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
-            Constraint(
-                lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)),
-                "DIRECT must be 0, or 1 with ASYNC=0",
-            ),
         ),
         choose=_small_form,
     ),
     needs=replace(
-        _NEEDS,
+        _SMALL.needs,
+        lacks=_lacks,
+        local_limit=group_local_bytes,
         extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
         local_elements=_small_local,
-        sums={"half": "float"},
         unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
     ),
-    compilation=entry.Compilation(_compiled_for),
+    compilation=Compilation(_compiled_for),
 )
 
 _THIN = 16  # rows or columns
@@ -209,11 +176,6 @@ _MANY = 64  # rows or columns of the large operand that a group of `thin_many` h
 _SHALLOW = 4096  # steps along k up to which smaller groups are faster than cutting k
 
 
-def along_k(v: Values) -> bool:
-    """Whether the rows of the large operand, as stored, run along k."""
-    return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
-
-
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """All parameters of `thin` for a problem; given ones stay, except PARTS (docs/notes/small.md).
 
@@ -223,7 +185,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     few = min(problem.m, problem.n, _THIN)
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
     lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
-    along = along_k(lies)
+    along = bool(_THIN_KERNEL.launches.terms["along"](lies))
     shape = _SHAPES[along, 1 if kept == 1 else 4 if kept <= 4 else _THIN]
     long = problem.m if by_columns else problem.n
     is_plain = problem.dtype == "float" and kept == 1 and _has_copies(device)
@@ -238,7 +200,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     def is_too_large() -> bool:
         local = _thin_local({**full, "itemsize": itemsize}) * itemsize
-        return local > ceilings.group_local_bytes(device)
+        return local > group_local_bytes(device)
 
     while "LY" not in p and full["LY"] > 1 and full["LX"] * full["LY"] > device.max_work_group_size:
         full["LY"] //= 2
@@ -249,8 +211,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full[name] //= 2
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
-    blocks = _many_blocks if full["MANY"] else _thin_blocks
-    groups = problem.batch * max(1, math.prod(blocks({**full, **lies, "m": problem.m, "n": problem.n})))
+    values = {**full, **lies, "m": problem.m, "n": problem.n}
+    groups = problem.batch * max(1, _THIN_KERNEL.launches.terms["groups"](values))
     waves = 1 if full["MANY"] or along else 4 if kept == 1 else 2
     is_cut = device.type == "gpu" and groups < device.compute_units
     parts = round(waves * device.compute_units / groups) if is_cut else 1
@@ -262,33 +224,6 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     return full
 
 
-def _thin_tile(v: Values) -> tuple[int, int]:
-    long = v["LY"] * v["DEEP"] if along_k(v) else v["LX"] * v["WIDE"] * v["WIDTH"]
-    return (long, v["THIN"]) if v["COLUMNS"] else (v["THIN"], long)
-
-
-def _thin_blocks(v: Values) -> tuple[int, int]:
-    rows, columns = _thin_tile(v)
-    return ceil_div(v["m"], rows), ceil_div(v["n"], columns)
-
-
-def _thin_items(v: Values) -> tuple[int, int]:
-    down, across = _thin_blocks(v)
-    long, short = (down, across) if v["COLUMNS"] else (across, down)
-    return long * v["LX"] * v["LY"], short * v["PARTS"]
-
-
-def _is_many(v: Values) -> bool:
-    """Whether `thin_many` multiplies: it is chosen, and the large operand fits its vectors and groups."""
-    return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and thin_whole({**v, "WIDTH": 4})
-
-
-def _many_blocks(v: Values) -> tuple[int, int]:
-    long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
-    return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
-
-
-_MANY_ITEMS = {False: 512, True: 256}  # by whether rows run along k, as in the kernel
 _MANY_SLICES = 32  # at most, as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
@@ -309,75 +244,64 @@ def _thin_local(p: Values) -> int:
     return max(many if p.get("MANY") else 0, most * (2 if p["itemsize"] == 2 else 1))  # half is float there
 
 
-_MULTIPLY_THIN = multiply(
-    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), (*ARGUMENTS, "P", "PARTS")
-)
-
-
-def thin_whole(v: Values) -> bool:
-    """Whether vectors fit the rows of the large operand."""
-    ld = v["lda"] if v["COLUMNS"] else v["ldb"]
-    return ld % v["WIDTH"] == 0 and (not along_k(v) or v["k"] % v["WIDTH"] == 0)
-
-
-_FEW = DESCRIBED["thin"]
 THIN = replace(
-    _FEW,
-    launches=Launches(
-        passes=(
-            replace(
-                _MULTIPLY_THIN,
-                file="gemm/24_thin_many.cl",
-                kernel="thin_many",
-                items=lambda v: (
-                    _many_blocks(v)[0] * _MANY_ITEMS[along_k(v)],
-                    _many_blocks(v)[1] * v["PARTS"],
-                ),
-                group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
-                when=_is_many,
-            ),
-            replace(_MULTIPLY_THIN, when=lambda v: thin_whole(v) and not _is_many(v)),
-            replace(
-                _MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not thin_whole(v) and not _is_many(v)
-            ),
-            replace(
-                _MULTIPLY_THIN,
-                kernel="thin_sum",
-                items=lambda v: (v["n"], v["m"]),
-                group=lambda _: (16, 16),
-                arguments=("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
-                any_group=True,
-                when=lambda v: v["PARTS"] > 1,
-            ),
-        ),
-        temporaries={
-            "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
-        },
-        batches=True,
+    _THIN_KERNEL,
+    launches=replace(
+        _THIN_KERNEL.launches,
         edge=lambda p: (
-            max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32
-        ),  # a problem has yet to choose
-        tile=_thin_tile,
-        either=("A", "B"),
-    ),
-    parameters=replace(
-        _FEW.parameters,
-        constraints=(
-            Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
-            Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
-            Constraint(
-                lambda p: p.get("MANY", 0) in ((0, _MANY) if p["itemsize"] == _COPY // 4 else (0,)),
-                "MANY must be 0, or in float 64",
-            ),
+            max(_THIN_KERNEL.launches.terms["along_tile"](p), p["THIN"], p.get("MANY", 0))
+            if "LX" in p
+            else 32
         ),
-        choose=_thin_shape,
     ),
+    parameters=replace(_THIN_KERNEL.parameters, choose=_thin_shape),
     needs=replace(
-        _NEEDS,
+        _THIN_KERNEL.needs,
+        lacks=_lacks,
+        local_limit=group_local_bytes,
         extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
         local_elements=_thin_local,
-        sums={"half": "float"},
         unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
     ),
     compilation=SMALL.compilation,
+)
+
+
+_LONG = 32  # rows or columns of the large operand in a tile of nv-thin
+_MOST_CACHED = 40 << 20  # bytes of the large operand that an H100's second-level cache of 50 MiB can hold
+_STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
+
+
+def _nv_thin_plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP for a problem; given ones stay.
+
+    A tile has 32 rows or columns of the large operand. If tiles are fewer than about two thirds of the units,
+    k is cut into PARTS, otherwise more tiles mean fewer warps.
+    """
+    columns = p.get("COLUMNS", int(problem.n < problem.m))
+    long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
+    lies = {"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)}
+    along = bool(_NV_THIN.launches.terms["along"](lies))
+    units, thin = max(1, device.compute_units), 8 if few <= 8 else _THIN
+    tiles = max(1, problem.batch * ceil_div(long, _LONG))
+    is_split, is_many = round(units / tiles) > 1, tiles >= 4 * units
+    warps, ahead = (16, 4) if tiles <= units else (16, 2) if thin == 8 else (8, 4)
+    if is_split or is_many:
+        warps, ahead = 4, 4 if is_split else 8 if along else 2
+    plan = {"COLUMNS": columns, "THIN": thin, "WARPS": warps, "AHEAD": ahead // (1 + along), **p}
+    deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
+    parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))
+    return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _MOST_CACHED), **plan}
+
+
+NV_THIN = replace(
+    _NV_THIN,
+    parameters=replace(_NV_THIN.parameters, choose=_nv_thin_plan),
+    needs=replace(
+        _NV_THIN.needs,
+        lacks=MMA.lacks,
+        local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _THIN) * (_LONG + 4),
+        unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"nv-thin is for m or n of {_THIN} or less",
+    ),
+    compilation=NV_MMA.compilation,
 )

@@ -2,56 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from gemmbench.ladder import variant as entry
 from gemmbench.ladder.described import DESCRIBED
-from gemmbench.ladder.variant import Constraint, Pass, Values, multiple, multiply, round_up, tile_members
+from gemmbench.ladder.nvidia import group_local_bytes, resident_groups
+from gemmbench.ladder.variant import Constraint, Pass, Values, multiply
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import COPIED
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
-from gemmbench.stats import ceilings
 
-Fits = Callable[[Values], bool]
-
-
-_ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
-_COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
-_TALL = multiple("TM", "WIDTH", ", so that rows are whole vectors")
-_BROAD = multiple("TN", "WIDTH", ", so that columns are whole vectors")
-_ALIGNED = multiple("PAD", "WIDTH", ", so that rows stay aligned")
-_SHARED = Constraint(
-    lambda p: (
-        p["BK"] % p["WIDTH"] == 0
-        and p["BM"] * p["BK"] // p["WIDTH"] % tile_members(p) == 0
-        and p["BK"] * p["BN"] // p["WIDTH"] % tile_members(p) == 0
-    ),
-    "the vectors of a tile must be a multiple of the work-items in a group, so that each moves as many",
-)
-
-
+_KERNEL = DESCRIBED["nv-async"]
+_TERMS = _KERNEL.launches.terms
+_TRANSPOSE_A, _, _TRANSPOSE_B, _PAD_B, *_ = _KERNEL.launches.passes
 _WARP = 32
-_WHOLE_PARTS = Constraint(
-    lambda p: (
-        _WARP % p["LX"] == 0
-        and p["BN"] % (p["LX"] * p["TN"]) == 0
-        and p["BM"] % (_WARP // p["LX"] * p["TM"]) == 0
-    ),
-    "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM",
-)
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
 _LAUNCH = 8e5  # multiply-adds of a unit in the time that a second kernel takes to start and end: 3 us
 _LEAST_GAIN = 0.01  # of the time: for less, a second kernel is not worth starting
 _SCHEDULERS = 4  # of a unit, each with warps of its own
-
-
-def _tiles(v: Values) -> int:
-    return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"] - v.get("EDGE", 0), v["BN"])
 
 
 _FORMS: Mapping[tuple[float, ...], Values] = {
@@ -70,8 +43,6 @@ _BROADEST = max(form["BN"] for form in _FORMS.values())
 _UNKNOWN = (1.0,)  # of another form: its tiles take turns
 _LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
 _COPY = 16  # bytes
-_LINE = 8  # copies
-_ELEMENTWISE = 8  # steps of tiles that have A copied by elements, as it is stored: the lines of a warp
 _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes beside moving it: 5 us
 
 
@@ -99,18 +70,23 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
-        members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
-        tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
+        members, local = _TERMS["members"](form), _copied(form) * _COPY // form["WIDTH"]
+        tiles = _tiles(problem, form)
+        is_segmented = _TERMS["segmented"](form)
         return (
-            ceilings.resident_groups(device, members, local) >= len(rates)
+            resident_groups(device, members, local) >= len(rates)
             and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
-            and not (_is_segmented(form) and tiles < units * len(rates))  # less never meets the power limit
-            and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
+            and not (is_segmented and tiles < units * len(rates))  # less never meets the power limit
+            and not (problem.trans_a and is_segmented and problem.n < _LEAST_COLUMNS)
         )
 
     (*others, last) = forms.items()
     plans = [_plan(problem, units, *form) for form in (*(pair for pair in others if suits(*pair)), last)]
     return min(plans, key=lambda plan: plan[0])[1]
+
+
+def _tiles(problem: Gemm, form: Values) -> int:
+    return problem.batch * _TERMS["tiles"]({**form, "m": problem.m, "n": problem.n})
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
@@ -120,7 +96,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     on a unit reach. See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
-    tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
+    tiles = _tiles(problem, form)
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
@@ -129,7 +105,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
         resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
 
-    has_pass = not (problem.trans_a or _by_elements({**form, "ta": 0}))
+    has_pass = not (problem.trans_a or _by_elements(form))
     over_a = problem.batch * problem.m * k * _FLOPS_PER_ELEMENT / units + _PASS if has_pass else 0
     best, chosen = area * took(tiles) + over_a, {"WHOLE": tiles // problem.batch, "PARTS": 1}
     limit = best * (1 - _LEAST_GAIN)
@@ -146,116 +122,26 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     return best, {**form, **chosen}
 
 
-def _segment(v: Values) -> int:
-    """Vectors of a row of A's tile that are copied together: the largest power of two that divides it."""
-    return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
-
-
-def _is_segmented(v: Values) -> bool:
-    return v["BM"] & v["BM"] - 1 > 0
-
-
 def _copied(v: Values) -> int:
     """Elements of local memory. With the odd part of k first, tiles begin at multiples of 1 KiB."""
-    return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _is_odd_first(v) else 0)
-
-
-def _is_odd_first(v: Values) -> bool:
-    return v["TM"] * v["TN"] > 64 or (v["PAD"] == 0 and v["WIDTH"] == 4)
+    return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _TERMS["odd_first"](v) else 0)
 
 
 def _by_elements(v: Values) -> bool:
-    members = tile_members(v)
-    is_form = v["BK"] == _ELEMENTWISE and v["TM"] * v["TN"] > 64 and v["WIDTH"] == 4
-    is_whole = members % 64 == 0 and v["BM"] % (members // 2) == 0
-    return is_form and is_whole and not v["ta"] and "EDGE" not in v
+    """Whether tiles have A copied by elements, as it is stored not transposed."""
+    return "EDGE" not in v and bool(_TERMS["by_elements"]({**v, "ta": 0}))
 
 
 def _flags(p: Values) -> tuple[str, ...]:
     limit = (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else ()
     is_small = {"TM", "TN"} <= p.keys() and p["TM"] * p["TN"] <= 64
-    return (*limit, COPIED["ODD_FIRST"]) if is_small and _is_odd_first(p) else limit
+    return (*limit, COPIED["ODD_FIRST"]) if is_small and _TERMS["odd_first"](p) else limit
 
 
 def _flags_by_elements(p: Values) -> tuple[str, ...]:
     is_whole = {"BM", "BN", "BK", "TM", "TN"} <= p.keys()
-    return (*_flags(p), COPIED["PLAIN_A"]) if is_whole and _by_elements({**p, "ta": 0}) else _flags(p)
+    return (*_flags(p), COPIED["PLAIN_A"]) if is_whole and _by_elements(p) else _flags(p)
 
-
-def _takes_a(v: Values) -> bool:
-    """Whether the kernel copies A as it is stored: by elements or, transposed, by vectors."""
-    return _by_elements(v) or (bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"])
-
-
-def _takes_b(v: Values) -> bool:
-    return not v["tb"] and v["ldb"] % v["WIDTH"] == 0
-
-
-def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
-    """The multiplication for A and B as stored, or copied to AT and BP."""
-    a = ("A", "lda") if plain_a else ("AT", "mw")
-    b = ("B", "ldb") if plain_b else ("BP", "nw")
-    step = multiply(
-        "19_nv_async.cl",
-        "nv_async",
-        lambda v: ((v["WHOLE"] + (_tiles(v) - v["WHOLE"]) * v["PARTS"]) * tile_members(v),),
-        lambda v: (tile_members(v),),
-        ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
-    )
-    return replace(step, when=lambda v: (_takes_a(v), _takes_b(v)) == (plain_a, plain_b))
-
-
-def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
-    """target (k x width) = source (k x columns), padded with zeros."""
-    return Pass(
-        "pad",
-        "gemm/00_pad_vectors.cl",
-        "pad_vectors",
-        ("k", columns, source, ld, target, width),
-        lambda v: (v[width] // v["WIDTH"], v["k"]),
-        lambda _: (64, 4),
-        when=when,
-    )
-
-
-_COPIES = (
-    replace(
-        entry.transpose_tall("m", "k", "A", "lda", "AT", "mw"),
-        when=lambda v: not v["ta"] and not _by_elements(v),
-    ),
-    _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
-    replace(entry.transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
-    _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),
-)
-
-_SUM_PARTS = replace(
-    multiply(
-        "19_nv_async.cl",
-        "sum_parts",
-        lambda v: ((_tiles(v) - v["WHOLE"]) * v["BM"] * v["BN"] // v["WIDTH"],),
-        lambda _: (256,),
-        ("m", "n", "alpha", "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
-    ),
-    when=lambda v: v["WHOLE"] < _tiles(v),
-)
-
-_BY_ROWS = Constraint(
-    lambda p: (
-        tile_members(p) * p["WIDTH"] % p["BN"] == 0
-        and tile_members(p) % _segment(p) == 0
-        and p["BK"] % (tile_members(p) // _segment(p)) == 0
-    ),
-    "the work-items of a group must copy whole rows of B's tile at once, and whole segments of A's",
-)
-
-_UNROLLED = Constraint(
-    lambda p: not _is_odd_first(p) or p["BK"] <= 16 or p["BK"] % 16 == 0,
-    "BK must be 16 at most or a multiple of it where micro-tiles have more than 64 elements or PAD is 0",
-)
-_SUMMED = Constraint(
-    lambda p: p["BM"] * p["BN"] // p["WIDTH"] % 256 == 0,
-    "a tile must be a multiple of 256 vectors: groups of 256 add up the parts of one",
-)
 
 _LEAST_WITH_EDGE = 1 << 22  # elements of C, for which a column of tiles takes longer than a launch
 EDGE_FILE = "19_nv_async_edge.cl"
@@ -276,13 +162,13 @@ def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
         return replace(variant, compilation=compilation)
     if not edge or not is_large or "nt" in variant.launches.extents:
         return variant
-    over_a = replace(_COPIES[0], file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
+    over_a = replace(_TRANSPOSE_A, file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
     more = ("m", "k", "alpha", "Q", "mw", "beta", "C", "ldc", "nt", "EDGE")
     add = multiply(EDGE_FILE, "add_edge", lambda v: (v["m"], 8 * v["EDGE"]), lambda _: (32, 8), more)
 
     def beside(b: tuple[str, str], is_plain: bool) -> Pass:
         arguments = (*over_a.arguments, *b, "nt", "EDGE", "Q")
-        return replace(over_a, arguments=arguments, when=lambda v: _takes_b(v) == is_plain)
+        return replace(over_a, arguments=arguments, when=lambda v: _TERMS["takes_b"](v) == is_plain)
 
     tiles = (step for step in variant.launches.passes if step.role == "multiply")
     renamed = (replace(step, arguments=("m", "nt", *step.arguments[2:])) for step in tiles)
@@ -290,13 +176,22 @@ def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
         variant,
         launches=replace(
             variant.launches,
-            passes=(*_COPIES[2:], beside(("B", "ldb"), True), beside(("BP", "nw"), False), *renamed, add),
+            passes=(
+                _TRANSPOSE_B,
+                _PAD_B,
+                beside(("B", "ldb"), True),
+                beside(("BP", "nw"), False),
+                *renamed,
+                add,
+            ),
             extents={**variant.launches.extents, "nt": lambda v: v["n"] - v["EDGE"]},
             temporaries={
                 **variant.launches.temporaries,
                 "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"],
             },
-            edge=lambda p: entry.tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
+            edge=lambda p: (
+                max(p["BM"], p["BN"]) - 3
+            ),  # the exact test has five columns more: two past the tiles
         ),
         parameters=replace(
             variant.parameters, choose=lambda problem, device, p: _form(problem, device, p, narrow=True)
@@ -305,46 +200,19 @@ def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
     )
 
 
-_NV_ASYNC = DESCRIBED["nv-async"]
 NV_ASYNC = replace(
-    _NV_ASYNC,
-    launches=entry.Launches(
-        batches=True,
-        passes=(
-            *_COPIES,
-            *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),
-            _SUM_PARTS,
-        ),
-        extents={
-            "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
-            "nw": lambda v: round_up(v["n"], _LINE * v["WIDTH"]),  # rows of its copy begin on lines of memory
-        },
-        temporaries={
-            "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
-            "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
-            "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
-        },
-        either=("A", "B"),
-        edge=entry.tile_edge,
-    ),
+    _KERNEL,
     parameters=replace(
-        _NV_ASYNC.parameters,
-        constraints=(
-            Constraint(
-                lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
-                "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
-            ),
-            *map(_of_each_form, (_ROWS, _COLUMNS, _TALL, _BROAD, _ALIGNED)),
-            *map(_of_each_form, (_WHOLE_PARTS, _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
-        ),
+        _KERNEL.parameters,
+        constraints=tuple(map(_of_each_form, _KERNEL.parameters.constraints)),
         choose=_form,
         searched=tuple(_LAST),
     ),
     needs=replace(
-        _NV_ASYNC.needs,
+        _KERNEL.needs,
         lacks=lambda device, _: "" if device.compute_capability >= entry.ASYNC_COPIES else _NO_COPIES,
         local_elements=lambda p: max(map(_copied, _forms(p).values())),
-        local_limit=ceilings.group_local_bytes,
+        local_limit=group_local_bytes,
     ),
     compilation=entry.Compilation(of_parameters=_flags_by_elements),
     specialize=_with_edge,

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from types import CodeType
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from gemmbench.ladder import variant as entry
+from gemmbench.ladder.formulas import MOST_VALUE, FormulaText, formula, holds
 from gemmbench.ladder.variant import Constraint, Formula, ParameterError, Pass, Values, Variant, round_up
 from gemmbench.ladder.variant import pad as padded_copy
 from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
-
-FormulaText = int | str  # a formula
 
 UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
 _UNPAD = Pass(
@@ -47,85 +43,11 @@ _KERNEL, _WORD = re.compile(r"\b(?:__)?kernel\b"), re.compile(r"\s*([A-Za-z_]\w*
 _LOCAL_MACRO = re.compile(r"#\s*define\s+(\w+)\s[^\n]*\b(?:__)?local\b")
 _SECOND = re.compile(r"\b(get_(?:global|group)_id)\s*\(\s*1\s*\)")
 _ASKS_SIZE = re.compile(r"\bget_(?:global_size|num_groups)\b")
-_MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
 _MOST_VALUES = 100
 _MOST_COMBINATIONS = 250_000  # which take seconds to look through
 _LEAST_EDGE, _MOST_EDGE = 8, 256
 
-_FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
-    "ceil_div": ceil_div,
-    "round_up": round_up,
-    "min": min,
-    "max": max,
-}
-_SCOPE = {"__builtins__": {}, **_FUNCTIONS}
-_NODES = (
-    *(ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call),
-    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub),
-    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
-)
-
-
-def formula(
-    text: FormulaText, names: Collection[str], is_rule: bool = False, most: float = _MOST_VALUE
-) -> Formula:
-    """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
-
-    With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid or names
-    others than `names`. The function raises `ParameterError` if it divides by zero or exceeds `most`.
-    """
-    source = str(text).strip()
-    code, used = _compiled(source, is_rule)
-    for name in used:
-        if name not in names:
-            known = ", ".join(names) or "no names"
-            raise ValueError(f"{source!r} names {name}, which there is not (there are {known})")
-
-    def value(values: Values) -> int:
-        try:
-            result = int(eval(code, _SCOPE, values))  # of `_NODES` alone
-        except ZeroDivisionError:
-            raise ParameterError(f"{source} divides by zero") from None
-        if abs(result) > most:
-            raise ParameterError(f"{source} exceeds 32-bit integers")
-        return result
-
-    return value
-
-
-@lru_cache(maxsize=1024)
-def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
-    """The code of a formula, and the names that it uses. `ValueError` if it is not valid."""
-    if len(source) > _MOST_TEXT:
-        raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is refused below, such as 1and 2
-            tree = ast.parse(source, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise ValueError(f"{source!r} is no formula") from None
-    if isinstance(tree, ast.Compare) != is_rule:
-        what = "must compare, as BM % TM == 0 does" if is_rule else "must be a number, without a comparison"
-        raise ValueError(f"{source!r} is not the right kind of formula: it {what}")
-    nodes = list(ast.walk(tree))
-    calls = [node for node in nodes if isinstance(node, ast.Call)]
-    functions = [call.func for call in calls]
-    if (
-        any(not isinstance(node, _NODES) for node in nodes)
-        or any(type(node.value) is not int for node in nodes if isinstance(node, ast.Constant))
-        or any(isinstance(node, ast.Compare) and node is not tree for node in nodes)
-        or any(len(call.args) != 2 or call.keywords for call in calls)
-        or any(not isinstance(each, ast.Name) or each.id not in _FUNCTIONS for each in functions)
-    ):
-        raise ValueError(
-            f"{source!r} has more than whole numbers, names, + - * // %, ceil_div(a, b), round_up(a, b), "
-            "min(a, b) and max(a, b)"
-        )
-    used = (node.id for node in nodes if isinstance(node, ast.Name) and node not in functions)
-    return compile(ast.Expression(tree), "formula", "eval"), tuple(dict.fromkeys(used))
-
-
-_Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
+_Value = Annotated[int, Meta(ge=0, le=MOST_VALUE)]
 _Choices = Annotated[tuple[_Value, ...], Meta(min_length=1, max_length=_MOST_VALUES)]
 _Sides = Annotated[tuple[FormulaText, ...], Meta(min_length=1, max_length=3)]
 
@@ -495,20 +417,6 @@ def _rounded(length: str, side: Formula | None) -> Formula:
 
 def _area(rows: str, columns: str) -> Formula:
     return lambda values: values[rows] * values[columns]
-
-
-def holds(rule: Formula) -> Callable[[Values], bool]:
-    """A function that returns whether a rule is true, or not known yet; false if it divides by zero."""
-
-    def is_met(values: Values) -> bool:
-        try:
-            return bool(rule(values))
-        except NameError:  # of a parameter that a problem has yet to choose
-            return True
-        except ParameterError:  # it divides by zero
-            return False
-
-    return is_met
 
 
 def _positive(name: str, sides: Sequence[Formula]) -> Constraint:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 from itertools import product
 from typing import Literal
 
@@ -26,6 +27,7 @@ from gemmbench.model.units import ceil_div, listed
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
+Rule = Callable[[Values], bool]
 Group = tuple[int, ...]  # work-items in each direction
 Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
@@ -60,7 +62,7 @@ class Parameter:
 class Constraint:
     """A rule for parameters, and the sentence for a user who broke it."""
 
-    rule: Callable[[Values], bool]  # may name ``itemsize``, too: the bytes of an element of A or B
+    rule: Rule  # may name ``itemsize``, too: the bytes of an element of A or B
     sentence: str
 
 
@@ -99,7 +101,7 @@ class Pass:
     arguments: tuple[str, ...]
     items: Shape  # work-items wanted; rounded up to whole groups
     group: Shape  # work-items in a group
-    when: Callable[[Values], bool] = lambda _: True  # problems that it is for
+    when: Rule = lambda _: True  # problems that it is for
     any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
     # It reads no operand, and its last argument describes the others: it runs when these are set, before
     # anything is timed.
@@ -199,6 +201,7 @@ class Launches:
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
     by_columns: bool = False  # a user's kernel is column-major: it gets the transposed product
     doubt: str = ""  # what may be wrong with a user's description, for the reason of a wrong result
+    terms: Mapping[str, Formula] = field(default_factory=dict)  # what formulas of its description name
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
 
@@ -389,21 +392,26 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5.
+        The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5. Of equally
+        close ones the first in the order of `space` is chosen.
         """
-
-        def distance(other: Values) -> float:
-            return sum(
-                abs(math.log2((other[name] or 0.5) / (value or 0.5))) for name, value in parameters.items()
-            )
-
-        values = {
-            name: replace(self.parameters[name], values=tuple({*self.parameters[name].values, value}))
-            for name, value in parameters.items()
-        }
-        near = replace(self, parameters=replace(self.parameters, declared=values))
-        ranked = sorted(near.space(dtype), key=distance)
-        return next(filter(fits, ranked), {})
+        names = list(parameters)
+        values = [tuple({*self.parameters[name].values, parameters[name]}) for name in names]
+        # The beginnings of configurations, closest first. What continues one is never closer.
+        queue: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
+        while queue:
+            _, indexes, distances = heappop(queue)
+            at = len(indexes)
+            if at < len(names):
+                for index, other in enumerate(values[at]):
+                    ratio = (other or 0.5) / (parameters[names[at]] or 0.5)
+                    longer = (*distances, abs(math.log2(ratio)))
+                    heappush(queue, (sum(longer), (*indexes, index), longer))
+                continue
+            chosen = {name: each[index] for name, each, index in zip(names, values, indexes, strict=True)}
+            if not self.broken(chosen, dtype) and fits(chosen):
+                return chosen
+        return {}
 
     def fixes_group(self, given: Collection[str]) -> bool:
         return any(self.parameters[name].launch for name in given if name in self.parameters)
@@ -562,19 +570,32 @@ def pad(
     )
 
 
-def multiple(name: str, of: str, why: str = "") -> Constraint:
-    """A constraint: one parameter is a multiple of another, if both are known. `why` ends its sentence."""
-    return Constraint(lambda p: p.get(name, 0) % p.get(of, 1) == 0, f"{name} must be a multiple of {of}{why}")
+_CHUNK = 16  # bytes that are copied at once
 
 
-def tile_members(v: Values) -> int:
-    """Work-items of a group that makes a BM x BN tile."""
-    return v["BM"] // v["TM"] * (v["BN"] // v["TN"])
+def pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
+    """target (rows x pitch) = source (rows x columns), zero-padded; pitch is whole chunks of 16 bytes."""
+    return Pass(
+        "pad",
+        "gemm/00_pad_chunks.cl",
+        "pad_chunks",
+        (rows, columns, source, ld, pitch, target),
+        lambda v: (v[pitch] * v["itemsize"] // _CHUNK, v[rows]),
+        lambda _: (32, 8),
+        any_group=True,
+    )
 
 
-def tile_edge(v: Values) -> int:
-    """The longer edge of a tile."""
-    return max(v["BM"], v["BN"])
+def pad_vectors(rows: str, columns: str, source: str, ld: str, target: str, width: str) -> Pass:
+    """target (rows x width) = source (rows x columns), zero-padded; width is whole vectors."""
+    return Pass(
+        "pad",
+        "gemm/00_pad_vectors.cl",
+        "pad_vectors",
+        (rows, columns, source, ld, target, width),
+        lambda v: (v[width] // v["WIDTH"], v[rows]),
+        lambda _: (64, 4),
+    )
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------

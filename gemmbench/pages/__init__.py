@@ -155,7 +155,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]
 
 
-def device_name(run: Run, position: int) -> str:
+def name_device(run: Run, position: int) -> str:
     """A device's name; for CPUs that of the processor, because drivers spell it differently."""
     device = run.header.devices[position]
     name = run.header.host.cpu if device.type == "cpu" else device.label
@@ -163,7 +163,7 @@ def device_name(run: Run, position: int) -> str:
 
 
 def _devices(run: Run) -> list[str]:
-    names = [device_name(run, position) for position in range(len(run.header.devices))]
+    names = [name_device(run, position) for position in range(len(run.header.devices))]
     return list(dict.fromkeys(names)) or [clean(run.header.host.cpu)]
 
 
@@ -177,7 +177,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         for row in gemms:
             for position in _positions(run, row):
                 if known := claims.compared(run, position, row, scope):
-                    by_title = rated.setdefault((device_name(run, position), row.dtype), {})
+                    by_title = rated.setdefault((name_device(run, position), row.dtype), {})
                     by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
     if not order:
@@ -263,7 +263,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
         for position in _positions(run, row):
             known = claims.compared(run, position, row, scope)
             if known and row.problem:
-                problems = by_device.setdefault(device_name(run, position), {})
+                problems = by_device.setdefault(name_device(run, position), {})
                 by_run = problems.setdefault((row.dtype, row.problem), {})
                 by_run.setdefault(names[id(run)], []).append((run, row, known))
     for number, (device, problems) in enumerate(by_device.items(), 1):
@@ -271,7 +271,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
         if shared:
             title = f"Runs of {device} side by side"
             yield PageSection(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
-    every = {device_name(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
+    every = {name_device(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
     sides = [*every.values()]
     if tables := [table for other in sides[1:] for table in results.two_devices(sides[0], other)]:
         yield PageSection("devices", "Devices side by side", sheets=tuple(tables))
@@ -315,7 +315,7 @@ def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], dra
     order = order_of(run)
     rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order, intervals=False))
     folded = f"All {sum(len(sheet.rows) for sheet in rows)} rows in every scope" if rows else ""
-    sheets = tuple(map(_without_options, views.sheets(run, order)))
+    sheets = tuple(map(_without_options, views.run_sheets(run, order)))
     charts = tuple(draw.suited([run, *peaks]))
     return PageSection(id, title, name, clean(shlex.join(words)), sheets, charts, folded, rows)
 

@@ -120,7 +120,7 @@ def _over_bytes(
     if low < cache < high and title != _TRANSFERS:
         axes.axvline(cache, color=pane.GREY, linewidth=0.9, linestyle=":", label="cache")
         text = f"{pane.short(units.size(cache))} cache"
-        pane.say(axes, text, (cache, 1), (0, 3), pane.BELOW, ha="center", fontsize=8, color=pane.GREY)
+        pane.annotate(axes, text, (cache, 1), (0, 3), pane.BELOW, ha="center", fontsize=8, color=pane.GREY)
     axes.set_xlabel("transfer" if title == _TRANSFERS else "working set")
     axes.set_ylabel(unit)
     pane.titles(axes, f"{title}, {subject.where}", " " if low < cache < high else "")

@@ -49,25 +49,6 @@ _MATRIX: dict[tuple[int, int], tuple[int, int, int, int, int]] = {
 _MATRIX_TYPES = ("half", "tf32", "double", "fp8", "char")
 _ALIKE = {"bfloat16": "half"}  # on matrix units
 
-# Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
-# technical specifications; each resident group takes one KiB for itself.
-_MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
-    (7, 0): (2048, 96),
-    (7, 5): (1024, 64),
-    (8, 0): (2048, 164),
-    (8, 6): (1536, 100),
-    (8, 7): (1536, 164),
-    (8, 9): (1536, 100),
-    (9, 0): (2048, 228),
-    (10, 0): (2048, 228),
-    (10, 3): (2048, 228),
-    (12, 0): (1536, 100),
-    (12, 1): (1536, 100),
-}
-_OF_A_GROUP = 1024  # bytes
-_LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
-_LEAST_KIB = 100  # of a multiprocessor that has them
-
 _AMX_CYCLES = 16  # from one product of tiles to the next
 _FASTEST_CLOCK_HZ = 7e9  # of CPUs: no processor sold runs faster. A bound, not an estimate
 _VECTOR_BITS = 512
@@ -148,22 +129,3 @@ def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -
         return ""
     limit = shown(top.per_second)
     return f"{shown(rate)} is above the theoretical peak of {limit}: {top.source}"
-
-
-def group_local_bytes(device: DeviceFacts) -> int:
-    """Bytes of local memory that a work-group can have. NVIDIA's driver lists less: 48 KiB."""
-    if device.compute_capability < _LARGE_GROUPS:
-        return device.local_mem_bytes
-    _, kib = _MULTIPROCESSOR.get(device.compute_capability, (0, _LEAST_KIB))
-    return max(device.local_mem_bytes, (kib << 10) - _OF_A_GROUP)
-
-
-def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
-    """How many work-groups of these work-items and bytes of local memory a compute unit holds at once.
-
-    A lower bound, by local memory alone, for devices that are not in the table.
-    """
-    if device.compute_capability not in _MULTIPROCESSOR:
-        return device.local_mem_bytes // local  # at least: what one group may have
-    most, kib = _MULTIPROCESSOR[device.compute_capability]
-    return min(most // items, (kib << 10) // (local + _OF_A_GROUP))

@@ -15,7 +15,7 @@ from gemmbench.stats import claims, rates
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class Curve:
     """One variant with one set of parameters, over the sizes of a sweep."""
 
     label: str  # the variant, with its parameters if another series has its name
@@ -40,7 +40,7 @@ class Panel:
     device: int  # -1 if only the host was measured
     dtype: str
     axis: str  # m: m = n = k vary together; k: only k does
-    series: tuple[Series, ...]
+    series: tuple[Curve, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
     """The GEMM rows of a run as a panel for each device and data type, with the host's rows of the type.
 
-    `axis` is m or k, and `order` is as for `series`.
+    `axis` is m or k, and `order` is as for `to_curves`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -88,15 +88,17 @@ def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
         typed = [row for row in rows if row.dtype == name]
         devices = sorted({row.device for row in typed if row.device != HOST}) or [HOST]
         result += [
-            Panel(device, name, axis, series([r for r in typed if r.device in (device, HOST)], size, order))
+            Panel(
+                device, name, axis, to_curves([r for r in typed if r.device in (device, HOST)], size, order)
+            )
             for device in devices
         ]
     return sorted(result, key=lambda panel: panel.device)
 
 
-def series(
+def to_curves(
     rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
-) -> tuple[Series, ...]:
+) -> tuple[Curve, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
     Rows of a size that differ in parameters become several series. They follow `order` (variants); the host's
@@ -111,7 +113,7 @@ def series(
     ):
         own_rows = variants[device, title]
         if len({size_of(row) for row in own_rows}) == len(own_rows):
-            result.append(Series(title, variant, device, {size_of(row): row for row in own_rows}))
+            result.append(Curve(title, variant, device, {size_of(row): row for row in own_rows}))
             continue
         sets = [row.kernel_parameters for row in own_rows]
         every = dict.fromkeys(name for each in sets for name in each)
@@ -121,7 +123,7 @@ def series(
             text = listed({name: each[name] for name in differing if name in each})
             by_parameters.setdefault(text, {})[size_of(row)] = row
         for parameters, same in by_parameters.items():
-            result.append(Series(f"{title} {parameters}".strip(), variant, device, same))
+            result.append(Curve(f"{title} {parameters}".strip(), variant, device, same))
     return tuple(result)
 
 
@@ -205,7 +207,7 @@ def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
 class BreakEven:
     """The smallest size from which a kernel, transfers included, is known to beat the host's BLAS."""
 
-    kernel: Series
+    kernel: Curve
     size: float | None  # None: it is not known to win at the largest size
     low: float | None  # the interval that the samples' confidence intervals allow; None: open on that side
     high: float | None
@@ -225,7 +227,7 @@ def break_evens(run: Run, panel: Panel) -> tuple[BreakEven, ...]:
     return tuple(sorted(evens, key=lambda even: (even.size or math.inf, -even.lead)))
 
 
-def baseline(panel: Panel) -> Series | None:
+def baseline(panel: Panel) -> Curve | None:
     """The host's own BLAS; None if it was not measured."""
     return next((each for each in panel.series if each.is_host), None)
 
@@ -245,7 +247,7 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     return math.exp(left + (right - left) * -behind / (ahead - behind))
 
 
-def _break_even(run: Run, kernel: Series, host: Series) -> BreakEven | None:
+def _break_even(run: Run, kernel: Curve, host: Curve) -> BreakEven | None:
     """The break-even of one kernel; None without common sizes. It is interpolated if no rate is uncertain."""
     known = {
         size: (own, other)

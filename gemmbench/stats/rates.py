@@ -250,15 +250,8 @@ def noise(row: Row, scope: str = "") -> float | None:
 
 def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
     """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
-    return spread(row, scope) > UNCERTAIN or slowed(run, row, scope) > UNCERTAIN
-
-
-def spread(row: Row, scope: str = "") -> float:
-    """The noise of an ok row's scope, by default the finest: infinite below three samples, 0 without any."""
-    if not finest_seconds(row):
-        return 0.0
-    value = noise(row, scope)
-    return math.inf if value is None else value
+    spread = noise(row, scope) if finest_seconds(row) else 0.0
+    return spread is None or spread > UNCERTAIN or slowed(run, row, scope) > UNCERTAIN
 
 
 def slowed(run: Run, row: Row, scope: str = "") -> float:

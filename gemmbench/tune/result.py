@@ -175,7 +175,7 @@ _FAULTS: Mapping[Status, str] = {
 }
 
 
-def sheets(run: Run, top: int = TOP) -> list[Sheet]:
+def tuning_sheets(run: Run, top: int = TOP) -> list[Sheet]:
     """The tables of a tuner's run: the best `top` configurations, the finals if any, the result."""
     if not run.rows:
         return []
@@ -188,16 +188,15 @@ def sheets(run: Run, top: int = TOP) -> list[Sheet]:
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
-        notes.append(Note("as a preset", preset_line(key, outcome.winner, bool(first.own))))
+        notes.append(Note("as a preset", preset_line(key, outcome.winner)))
     tables.append(Sheet(notes=tuple(notes)))
     return tables
 
 
-def preset_line(key: str, parameters: Parameters, is_toml: bool = False) -> str:
-    """A preset for a kernel's entry in the registry, or for ``[presets]`` in TOML of a user's own kernel."""
-    form = "{} = {}" if is_toml else '"{}": {}'
-    inside = ", ".join(form.format(clean(name), clean(str(value))) for name, value in parameters.items())
-    return f'"{clean(key)}" = {{ {inside} }}' if is_toml else f'"{clean(key)}": {{{inside}}},'
+def preset_line(key: str, parameters: Parameters) -> str:
+    """A line for the table ``[presets]`` in a kernel's description."""
+    inside = ", ".join(f"{clean(name)} = {clean(str(value))}" for name, value in parameters.items())
+    return f'"{clean(key)}" = {{ {inside} }}'
 
 
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:

@@ -137,7 +137,7 @@ class Tuning(Job):
         return [*store.notes, f"Saved in {store.path(device)}; every command uses it."]
 
     def rendered(self) -> RenderableType:
-        return stack(facts.sheets(self.run, self.options.top))
+        return stack(facts.tuning_sheets(self.run, self.options.top))
 
     def status(self, tell: Tell) -> int:
         """1 if the shipped preset is wrong. Other wrong configurations are rows of the table."""

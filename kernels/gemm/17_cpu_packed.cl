@@ -1,9 +1,23 @@
 /* gemmbench
-name   = "cpu-packed"
-family = "ours"
-idea   = "packed panels and vector registers (CPU)"
-source = "gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)"
-types  = ["float", "double", "half", "bfloat16", "char"]
+name        = "cpu-packed"
+family      = "ours"
+idea        = "packed panels and vector registers (CPU)"
+source      = "gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)"
+types       = ["float", "double", "half", "bfloat16", "char"]
+
+device      = "cpu"
+work_group  = [1, 1]   # a core to each work-item
+tile        = ["TILES * MR", "PANELS * NV * WIDTH"]
+edge        = "max(MR, NV * WIDTH)"
+either      = ["A", "B"]
+batches     = true
+local       = "DEPTH * NV * WIDTH"
+choose      = "python"
+constraints = [
+    ["PANELS <= DEPTH", "PANELS must be at most DEPTH: sums of one row are kept where a panel is"],
+    ["itemsize > 1 or DEPTH <= 1024",
+     "DEPTH must be at most 1024 for char: float holds sums of so many products exactly"],
+]
 
 [parameters]
 MR     = { values = [4, 6, 8, 12, 14], default = 6, idea = "rows of a micro-tile" }
@@ -17,6 +31,68 @@ KC     = { values = [16, 256, 512, 1024], launch = true, idea = "steps along k b
 TILES  = { values = [1, 8, 16, 32], launch = true, idea = "micro-tiles down a work-item's block" }
 PANELS = { values = [1, 4, 11, 22], launch = true, idea = "panels across a work-item's block" }
 SLICES = { values = [1, 2, 4], launch = true, idea = "parts of k that are summed side by side, and added" }
+
+[terms]
+tiles     = "ceil_div(m, MR)"                    # micro-tiles down C; the last one may be incomplete
+panels    = "ceil_div(n, NV * WIDTH)"
+whole     = "n // (NV * WIDTH)"                  # panels
+widened   = 0                                    # 1: panels hold bfloat16 and char as float
+share     = "4 // itemsize if widened else 1"    # elements of memory for one of a panel
+is_plain  = "not (ta or tb or widened)"
+is_row    = "m == 1 and is_plain"
+is_column = "n == 1 and m > 1 and is_plain"
+is_matrix = "not is_row and not is_column"
+packs_a   = "is_matrix and (PACKA or widened)"
+
+[extents]
+steps  = 64                                      # along k that a work-item packs
+rows   = "TILES * MR"
+span   = "ceil_div(k, SLICES)"
+slices = "max(1, ceil_div(k, max(1, span)))"     # parts of k, each with sums of its own
+
+[temporaries]
+AP = "share * tiles * k * MR if packs_a else 0"
+BP = "share * whole * NV * WIDTH * k if PACKB == 1 else 0"
+P  = "share * slices * m * n if slices > 1 else 0"
+
+[[launches]]
+role       = "pack"
+kernel     = "pack_a"
+arguments  = ["steps", "m", "k", "A", "lda", "AP"]
+work_items = ["tiles", "ceil_div(k, steps)"]
+when       = ["packs_a"]
+
+[[launches]]
+role       = "pack"
+kernel     = "pack_b"
+arguments  = ["steps", "k", "n", "B", "ldb", "BP"]
+work_items = ["whole", "ceil_div(k, steps)"]
+when       = ["PACKB == 1", "is_matrix"]
+
+[[launches]]
+kernel     = "cpu_packed"
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP", "beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"]
+work_items = ["ceil_div(panels, PANELS)", "ceil_div(m, rows) * slices"]
+when       = ["is_matrix"]
+
+[[launches]]
+kernel     = "one_row"
+arguments  = ["n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"]
+work_items = ["ceil_div(panels, PANELS)", "slices"]
+when       = ["is_row"]
+
+[[launches]]
+kernel     = "one_column"
+arguments  = ["m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"]
+work_items = [1, "ceil_div(m, rows)"]
+when       = ["is_column"]
+
+[[launches]]
+role       = "add"
+kernel     = "add"
+arguments  = ["m", "n", "slices", "alpha", "P", "beta", "C", "ldc"]
+work_items = ["panels", "m"]
+when       = ["slices > 1", "not is_column"]
 */
 /* cpu-packed: the micro-kernel of a CPU's BLAS, one work-item per block of C,
  * sums in vector registers.

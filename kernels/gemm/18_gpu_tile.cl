@@ -42,6 +42,10 @@ gpu          = { BM = 128, BN = 128, TM = 8, TN = 8 }
 gpu-nvidia   = { BM = 128, BN = 128, TM = 8, TN = 16, LX = 4, AHEAD = 0, BAND = 16 }
 phone        = { BM = 32, BN = 32, TM = 4, TN = 4, WIDTH = 4, AHEAD = 0 }
 
+[copies]
+A = [{ buffer = "AP", ld = "aw", when = "ragged_a > 0" }]
+B = [{ buffer = "BP", ld = "bw", when = "ragged_b > 0" }]
+
 [extents]
 ragged_a = "lda % WIDTH + (1 - ta) * (k % WIDTH)"   # 0 if A can be read by whole vectors: its rows start at
 ragged_b = "ldb % WIDTH + tb * (k % WIDTH)"         # multiples of one, and end so if they run along k
@@ -63,20 +67,7 @@ arguments  = ["rows_b", "columns_b", "B", "ldb", "rows_b", "bw", "BP"]
 when       = ["ragged_b > 0"]
 
 [[launches]]
-arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]
-when       = ["ragged_a == 0", "ragged_b == 0"]
-
-[[launches]]
-arguments  = ["m", "n", "k", "alpha", "A", "lda", "BP", "bw", "beta", "C", "ldc"]
-when       = ["ragged_a == 0", "ragged_b > 0"]
-
-[[launches]]
-arguments  = ["m", "n", "k", "alpha", "AP", "aw", "B", "ldb", "beta", "C", "ldc"]
-when       = ["ragged_a > 0", "ragged_b == 0"]
-
-[[launches]]
-arguments  = ["m", "n", "k", "alpha", "AP", "aw", "BP", "bw", "beta", "C", "ldc"]
-when       = ["ragged_a > 0", "ragged_b > 0"]
+kernel     = "gpu_tile"
 */
 /* gpu-tile: tiles on two levels, and nothing that waits: what a GPU's compiler
  * needs to keep multiplying.

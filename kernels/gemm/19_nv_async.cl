@@ -1,9 +1,35 @@
 /* gemmbench
-name   = "nv-async"
-family = "ours"
-idea   = "asynchronous copies (cp.async)"
-source = "gemmbench"
-types  = ["float", "double"]
+name        = "nv-async"
+family      = "ours"
+idea        = "asynchronous copies (cp.async)"
+source      = "gemmbench"
+types       = ["float", "double"]
+work_group  = ["members"]
+work_items  = ["(WHOLE + (tiles - WHOLE) * PARTS) * members"]
+arguments   = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "WHOLE", "PARTS"]
+edge        = "max(BM, BN)"
+either      = ["A", "B"]
+batches     = true
+choose      = "python"
+chosen      = ["WHOLE", "PARTS"]
+constraints = [
+    ["WIDTH * itemsize == 16", "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes"],
+    ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
+    ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
+    ["TM % WIDTH == 0", "TM must be a multiple of WIDTH, so that rows are whole vectors"],
+    ["TN % WIDTH == 0", "TN must be a multiple of WIDTH, so that columns are whole vectors"],
+    ["PAD % WIDTH == 0", "PAD must be a multiple of WIDTH, so that rows stay aligned"],
+    ["32 % LX == 0", "BN % (LX * TN) == 0", "BM % (32 // LX * TM) == 0",
+     "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM"],
+    ["BK % WIDTH == 0", "BM * BK // WIDTH % members == 0", "BK * BN // WIDTH % members == 0",
+     "the vectors of a tile must be a multiple of the work-items in a group, so that each moves as many"],
+    ["members * WIDTH % BN == 0", "members % segment == 0", "BK % (members // segment) == 0",
+     "the work-items of a group must copy whole rows of B's tile at once, and whole segments of A's"],
+    ["not odd_first or BK <= 16 or BK % 16 == 0",
+     "BK must be 16 at most or a multiple of it where micro-tiles have more than 64 elements or PAD is 0"],
+    ["BM * BN // WIDTH % 256 == 0",
+     "a tile must be a multiple of 256 vectors: groups of 256 add up the parts of one"],
+]
 
 [parameters]
 BM        = { values = [64, 128, 256], idea = "rows of C in a work-group's tile" }
@@ -20,6 +46,61 @@ REGISTERS = { values = [0, 128, 168], default = 0, idea = "that a work-item may 
 
 [presets]
 "default:double" = { BM = 64, BN = 64, BK = 16, TM = 8, TN = 8, PAD = 4, STAGES = 2, LX = 8, WIDTH = 2 }
+
+[terms]
+members     = "BM // TM * (BN // TN)"            # work-items of a group
+tiles       = "ceil_div(m, BM) * ceil_div(n - EDGE, BN)"
+segment     = "BM // WIDTH & -(BM // WIDTH)"     # vectors of a row of A's tile that are copied together
+segmented   = "BM & (BM - 1) > 0"
+odd_first   = "TM * TN > 64 or (PAD == 0 and WIDTH == 4)"   # the odd part of k comes first
+by_elements = "BK == 8 and TM * TN > 64 and WIDTH == 4 and members % 64 == 0 and BM % (members // 2) == 0 and not ta and nt < 0"
+takes_a     = "by_elements or (ta and lda % WIDTH == 0 and lda >= mw)"   # A as it is stored
+takes_b     = "not tb and ldb % WIDTH == 0"
+EDGE        = 0                                  # columns of C past the tiles, which another pass multiplies
+nt          = -1                                 # the others, if there are such
+
+[copies]
+A = [{ buffer = "AT", ld = "mw", when = "not takes_a" }]
+B = [{ buffer = "BP", ld = "nw", when = "not takes_b" }]
+
+[extents]
+mw = "round_up(m, BM if segmented else WIDTH)"
+nw = "round_up(n, 8 * WIDTH)"                    # rows of its copy begin on lines of memory
+
+[temporaries]
+AT = "0 if takes_a else k * mw"
+BP = "0 if takes_b else k * nw"
+P  = "(tiles - WHOLE) * PARTS * BM * BN"
+
+[[launches]]
+copy       = "transpose_tall"
+arguments  = ["m", "k", "A", "lda", "AT", "mw"]
+when       = ["not ta", "not by_elements"]
+
+[[launches]]
+copy       = "pad_vectors"
+arguments  = ["k", "m", "A", "lda", "AT", "mw"]
+when       = ["ta", "not takes_a"]
+
+[[launches]]
+copy       = "transpose_tall"
+arguments  = ["n", "k", "B", "ldb", "BP", "nw"]
+when       = ["tb"]
+
+[[launches]]
+copy       = "pad_vectors"
+arguments  = ["k", "n", "B", "ldb", "BP", "nw"]
+when       = ["not tb", "not takes_b"]
+
+[[launches]]
+kernel     = "nv_async"
+
+[[launches]]
+kernel     = "sum_parts"
+arguments  = ["m", "n", "alpha", "beta", "C", "ldc", "P", "WHOLE", "PARTS"]
+work_group = [256]
+work_items = ["(tiles - WHOLE) * BM * BN // WIDTH"]
+when       = ["WHOLE < tiles"]
 */
 /* nv-async: tiles on two levels, copied by the hardware: from global to local
  * memory without a register between.

@@ -1,9 +1,28 @@
 /* gemmbench
-name   = "nv-mma"
-family = "ours"
-idea   = "tensor cores via mma.sync"
-source = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
-types  = ["half", "bfloat16", "tf32", "double", "char"]
+name        = "nv-mma"
+family      = "ours"
+idea        = "tensor cores via mma.sync"
+source      = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
+types       = ["half", "bfloat16", "tf32", "double", "char"]
+work_group  = ["BM // WM * (BN // WN) * 32"]
+tile        = ["BM", "BN"]
+batches     = true
+choose      = "python"
+matrix      = true
+sums        = { half = "float" }
+constraints = [
+    ["WM % 32 == 0", "WM must be a multiple of 32: half a warp's rows are whole products"],
+    ["WN % 16 == 0", "WN must be a multiple of 16, the columns of two products"],
+    ["BM % WM == 0", "BM must be a multiple of WM, to be whole warps"],
+    ["BN % WN == 0", "BN must be a multiple of WN, to be whole warps"],
+    ["BN % 64 == 0", "BN must be a multiple of 64: rows of B fill every bank"],
+    ["ROW == 32 or ROW == 64 or ROW == 128",
+     "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks"],
+    ["itemsize < 8 or ROW >= 64", "ROW must be 64 or 128 for double, whose steps are 64 bytes deep"],
+    ["(BM // WM) & (BM // WM - 1) == 0", "(BN // WN) & (BN // WN - 1) == 0",
+     "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike"],
+    ["BM // WM * (BN // WN) >= 2", "two warps or more must make a tile: they copy 8 rows at once"],
+]
 
 [parameters]
 BM     = { values = [64, 128, 192, 256], default = 128, idea = "rows of C in a work-group's tile" }
@@ -27,6 +46,43 @@ gpu-nvidia            = { STAGES = 4 }
 "gpu-nvidia:char"     = { BN = 256 }
 "default:double"      = { BM = 64, ROW = 128, WN = 32 }
 "gpu-nvidia:double"   = { BM = 128 }
+
+[terms]
+ragged_a = "lda * itemsize % 16 > 0"      # rows do not start at chunks of 16 bytes
+ragged_b = "ldb * itemsize % 16 > 0"
+turned   = "itemsize == 1 and not tb"     # a register of B holds several elements along k, which no instruction gathers
+
+[copies]
+A = [{ buffer = "AP", ld = "aw", when = "ragged_a" }]
+B = [{ buffer = "BT", ld = "kw", when = "turned" }, { buffer = "BP", ld = "bw", when = "ragged_b" }]
+
+[extents]
+kw = "round_up(k, 16 // itemsize)"
+aw = "round_up(columns_a, 16 // itemsize)"
+bw = "round_up(columns_b, 16 // itemsize)"
+
+[temporaries]
+AP = "rows_a * aw if ragged_a else 0"
+BP = "rows_b * bw if ragged_b and not turned else 0"
+BT = "n * kw if turned else 0"
+
+[[launches]]
+copy       = "pad_chunks"
+arguments  = ["rows_a", "columns_a", "A", "lda", "aw", "AP"]
+when       = ["ragged_a"]
+
+[[launches]]
+copy       = "pad_chunks"
+arguments  = ["rows_b", "columns_b", "B", "ldb", "bw", "BP"]
+when       = ["ragged_b", "not turned"]
+
+[[launches]]
+copy       = "transpose_bytes"
+arguments  = ["k", "n", "B", "ldb", "BT", "kw"]
+when       = ["turned"]
+
+[[launches]]
+kernel     = "nv_mma"
 */
 /* nv-mma: NVIDIA's tensor cores by mma.sync, fed by asynchronous copies
  * through several tiles of local memory.

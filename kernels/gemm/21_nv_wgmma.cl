@@ -1,9 +1,14 @@
 /* gemmbench
-name   = "nv-wgmma"
-family = "ours"
-idea   = "tensor cores via wgmma (Hopper)"
-source = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
-types  = ["half", "bfloat16", "tf32", "char", "e4m3", "e4m3-half", "e4m3-bfloat16", "e5m2", "e5m2-half", "e5m2-bfloat16"]
+name       = "nv-wgmma"
+family     = "ours"
+idea       = "tensor cores via wgmma (Hopper)"
+source     = "gemmbench; the instructions as NVIDIA's PTX ISA describes them"
+types      = ["half", "bfloat16", "tf32", "char", "e4m3", "e4m3-half", "e4m3-bfloat16", "e5m2", "e5m2-half", "e5m2-bfloat16"]
+work_group = ["(workers + 1) * 128"]
+work_items = ["min(GROUPS, works) * (workers + 1) * 128"]
+batches    = true
+choose     = "python"
+matrix     = true
 
 [parameters]
 BM     = { values = [64, 128, 256], idea = "rows of C in a work-group's tile" }
@@ -12,6 +17,60 @@ STAGES = { values = [3, 4, 5, 6, 8], least = 2, idea = "tiles of A and B in loca
 BAND   = { values = [4, 8, 16, 32], default = 16, idea = "tile rows that groups walk down before the next column" }
 PARTS  = { values = [1, 2, 4], idea = "parts of k, each multiplied by a different work-group" }
 GROUPS = { values = [132], launch = true, idea = "work-groups that share the tiles" }
+
+[terms]
+workers  = "1 if BM == 64 else 2"         # groups of four warps that multiply; one more copies
+works    = "ceil_div(m, BM) * ceil_div(n, BN) * PARTS"
+ragged_a = "lda * itemsize % 16 > 0"      # rows do not start at chunks of 16 bytes
+ragged_b = "ldb * itemsize % 16 > 0"
+turned   = "itemsize != 2 and not tb"     # wgmma reads rows of k only of two-byte elements
+
+[copies]
+A = [{ buffer = "AP", ld = "aw", when = "ragged_a" }]
+B = [{ buffer = "BT", ld = "kw", when = "turned" }, { buffer = "BP", ld = "bw", when = "ragged_b" }]
+
+[extents]
+kw = "round_up(k, 128 // itemsize)"
+aw = "round_up(columns_a, 128 // itemsize)"
+bw = "round_up(columns_b, 128 // itemsize)"
+
+[temporaries]
+AP   = "rows_a * aw if ragged_a else 0"
+BP   = "rows_b * bw if ragged_b and not turned else 0"
+BT   = "n * kw if turned else 0"
+P    = "works * BM * BN * 4 // itemsize if PARTS > 1 else 0"
+MAPS = "(3 * 128 + (round_up(8 * works, 128) if PARTS > 1 else 0)) // itemsize"   # three matrices' maps, and counts
+
+[[launches]]
+copy       = "pad_chunks"
+arguments  = ["rows_a", "columns_a", "A", "lda", "aw", "AP"]
+when       = ["ragged_a"]
+
+[[launches]]
+copy       = "pad_chunks"
+arguments  = ["rows_b", "columns_b", "B", "ldb", "bw", "BP"]
+when       = ["ragged_b", "not turned"]
+
+[[launches]]
+copy       = "transpose_bytes"
+arguments  = ["k", "n", "B", "ldb", "BT", "kw"]
+when       = ["turned", "itemsize == 1"]
+
+[[launches]]
+copy       = "transpose_padded"
+arguments  = ["k", "n", "B", "ldb", "n", "kw", "BT", "kw"]
+when       = ["turned", "itemsize > 1"]
+
+[[launches]]
+role       = "map"
+kernel     = "nv_wgmma_maps"
+arguments  = ["m", "n", "k", "A", "lda", "B", "ldb", "C", "ldc", "MAPS"]
+work_group = [96]
+work_items = [96]
+once       = true
+
+[[launches]]
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "MAPS"]
 */
 /* nv-wgmma: Hopper's tensor cores by wgmma, straight from local memory, which
  * the copy engine keeps full.

@@ -3,6 +3,10 @@ name        = "small"
 family      = "ours"
 idea        = "small products: k split in a work-group"
 source      = "gemmbench"
+work_group  = ["items", 1]
+batches     = true
+choose      = "python"
+sums        = { half = "float" }
 constraints = [
     ["BM % TM == 0", "BM must be a multiple of TM, so that each work-item owns whole rows"],
     ["BN % TN == 0", "BN must be a multiple of TN, so that each work-item owns whole columns"],
@@ -10,6 +14,10 @@ constraints = [
     ["BN % WIDTH == 0", "BN must be a multiple of WIDTH, so that rows are whole vectors"],
     ["BK % WIDTH == 0", "BK must be a multiple of WIDTH, so that a slice is whole vectors"],
     ["PAD % WIDTH == 0", "PAD must be a multiple of WIDTH, so that rows stay aligned"],
+    ["WIDTH * itemsize == 16 or not ASYNC",
+     "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied"],
+    ["ASYNC <= 1", "ASYNC must be 0 or 1"],
+    ["DIRECT <= 1", "DIRECT <= 1 - ASYNC", "DIRECT must be 0, or 1 with ASYNC=0"],
 ]
 
 [parameters]
@@ -28,6 +36,19 @@ DIRECT = { values = [0, 1], idea = "1: no tiles, operands go straight to registe
 [presets]
 "default:double" = { WIDTH = 2, PAD = 2 }
 cpu              = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4, SPLIT = 2, STAGES = 1, DIRECT = 0, ASYNC = 0 }
+
+[terms]
+items = "BM // TM * (BN // TN) * SPLIT"   # of a group
+whole = "lda % WIDTH == 0 and k % WIDTH == 0 and ldb % WIDTH == 0"   # rows start, and A's end, at whole vectors
+
+[[launches]]
+work_items = ["ceil_div(n, BN) * items", "ceil_div(m, BM)"]
+when       = ["whole"]
+
+[[launches]]
+kernel     = "small_ragged"
+work_items = ["ceil_div(n, BN) * items", "ceil_div(m, BM)"]
+when       = ["not whole"]
 */
 /* small: for products that last microseconds: many small tiles, and within a
  * work-group k is cut into slices.

@@ -1,8 +1,21 @@
 /* gemmbench
-name   = "thin"
-family = "ours"
-idea   = "for few rows or columns of C"
-source = "gemmbench"
+name        = "thin"
+family      = "ours"
+idea        = "for few rows or columns of C"
+source      = "gemmbench"
+work_group  = ["LX * LY", 1]
+work_items  = ["ceil_div(long, along_tile) * LX * LY", "ceil_div(few, THIN) * PARTS"]
+arguments   = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS"]
+tile        = ["along_tile if COLUMNS else THIN", "THIN if COLUMNS else along_tile"]
+either      = ["A", "B"]
+batches     = true
+choose      = "python"
+sums        = { half = "float" }
+constraints = [
+    ["COLUMNS <= 1", "COLUMNS must be 0 or 1"],
+    ["ASYNC <= 1", "ASYNC must be 0 or 1"],
+    ["MANY == 0 or (MANY == 64 and itemsize == 4)", "MANY must be 0, or in float 64"],
+]
 
 [parameters]
 COLUMNS = { values = [0, 1], idea = "1: columns of C are few, A is large; 0: rows are, B is" }
@@ -22,6 +35,44 @@ PARTS   = { values = [1, 2, 4, 8], launch = true, idea = "parts of k, each multi
 "default:double" = { WIDTH = 2 }
 "default:half"   = { WIDTH = 8 }
 cpu              = { WIDE = 1, LX = 8, LY = 8, DEEP = 2, KC = 128 }
+
+[terms]
+ta         = 0   # if the layout is not known
+tb         = 0
+long       = "m if COLUMNS else n"
+few        = "n if COLUMNS else m"
+along      = "not ta if COLUMNS else tb"   # whether rows of the large operand, as stored, run along k
+along_tile = "LY * DEEP if along else LX * WIDE * WIDTH"   # of the large operand, rows or columns
+ld         = "lda if COLUMNS else ldb"
+is_whole   = "ld % WIDTH == 0 and (not along or k % WIDTH == 0)"   # vectors fit rows of the large operand
+is_many    = "0 < MANY <= long and ld % 4 == 0 and (not along or k % 4 == 0)"
+many_items = "256 if along else 512"
+groups     = "ceil_div(long, MANY or along_tile) * ceil_div(few, 16 if MANY else THIN)"   # for each part of k
+
+[temporaries]
+P = "PARTS * m * n * (2 if itemsize == 2 else 1) if PARTS > 1 else 0"
+
+[[launches]]
+file       = "gemm/24_thin_many.cl"
+kernel     = "thin_many"
+work_group = ["many_items", 1]
+work_items = ["ceil_div(long, MANY) * many_items", "ceil_div(few, 16) * PARTS"]
+when       = ["is_many"]
+
+[[launches]]
+when       = ["is_whole", "not is_many"]
+
+[[launches]]
+kernel     = "thin_ragged"
+when       = ["not is_whole", "not is_many"]
+
+[[launches]]
+kernel     = "thin_sum"
+arguments  = ["m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"]
+work_group = [16, 16]
+work_items = ["n", "m"]
+any_group  = true
+when       = ["PARTS > 1"]
 */
 /* thin: for products with few rows or columns, down to a vector: read the
  * large operand once, as fast as memory gives.

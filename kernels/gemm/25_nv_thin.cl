@@ -1,9 +1,19 @@
 /* gemmbench
-name   = "nv-thin"
-family = "ours"
-idea   = "few rows or columns, via mma.sync"
-source = "gemmbench; the instruction as NVIDIA's PTX ISA describes it"
-types  = ["half", "bfloat16"]
+name       = "nv-thin"
+family     = "ours"
+idea       = "few rows or columns, via mma.sync"
+source     = "gemmbench; the instruction as NVIDIA's PTX ISA describes it"
+types      = ["half", "bfloat16"]
+work_group = ["32 * WARPS", 1]
+work_items = ["ceil_div(long, 32) * 32 * WARPS", "ceil_div(few, THIN) * PARTS"]
+tile       = ["32 if COLUMNS else THIN", "THIN if COLUMNS else 32"]
+edge       = 32
+arguments  = ["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS", "COUNTS"]
+either     = ["A", "B"]
+batches    = true
+choose     = "python"
+matrix     = true
+sums       = { half = "float" }
 
 [parameters]
 COLUMNS = { values = [0, 1], idea = "1: columns of C are few, A is large; 0: rows are, B is" }
@@ -12,6 +22,35 @@ WARPS   = { values = [4, 8, 16], idea = "warps of a group, which share k" }
 AHEAD   = { values = [1, 2, 4], idea = "steps along k that a warp loads before it multiplies" }
 KEEP    = { values = [0, 1], idea = "1: caches keep the large operand for the next launch" }
 PARTS   = { values = [1, 2, 4, 8], launch = true, idea = "parts of k, one for each group of a tile" }
+
+[terms]
+long     = "m if COLUMNS else n"
+few      = "n if COLUMNS else m"
+along    = "not ta if COLUMNS else tb"   # whether rows of the large operand, as stored, run along k
+is_whole = "(lda if COLUMNS else ldb) % 8 == 0 and (not along or k % 8 == 0)"   # vectors fit its rows
+
+[extents]
+tiles = "ceil_div(long, 32) * ceil_div(few, THIN)"
+
+[temporaries]
+P      = "2 * PARTS * tiles * THIN * 32 if PARTS > 1 else 0"   # float
+COUNTS = "2 * tiles"                                           # of 4 bytes
+
+[[launches]]
+role       = "map"
+kernel     = "nv_thin_counts"
+arguments  = ["tiles", "COUNTS"]
+work_group = [32, 1]
+work_items = ["tiles", 1]
+any_group  = true
+once       = true
+
+[[launches]]
+when       = ["is_whole"]
+
+[[launches]]
+kernel     = "nv_thin_ragged"
+when       = ["not is_whole"]
 */
 /* nv-thin: products with 1 to 16 rows or columns in 16 bits, by mma.sync: the
  * large operand is read once, straight into the registers of tensor cores.

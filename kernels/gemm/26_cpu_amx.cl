@@ -1,3 +1,46 @@
+/* gemmbench
+name       = "cpu-amx"
+family     = "ours"
+idea       = "tiles of AMX, a CPU's matrix unit"
+source     = "gemmbench; Intel's Software Developer's Manual describes AMX"
+types      = ["bfloat16", "char"]
+device     = "cpu"
+hardware   = "a CPU with AMX"
+matrix     = true
+work_group = [1, 1]   # a core to each work-item
+tile       = ["32 * DOWN", "32 * ACROSS"]
+edge       = 64
+either     = ["A", "B"]
+batches    = true
+choose     = "python"
+
+[parameters]
+DOWN   = { values = [4, 8, 16], launch = true, idea = "strips of 32 rows down a block of C" }
+ACROSS = { values = [4, 8, 16], launch = true, idea = "strips of 32 columns across a block of C" }
+DEPTH  = { values = [8, 16, 32], launch = true, idea = "steps of 64 bytes along k before the sums leave the tiles" }
+ITEMS  = { values = [16, 32, 64], launch = true, idea = "work-items, which share the blocks" }
+
+[extents]
+strips = "ceil_div(m, 32)"
+steps  = "ceil_div(k, 64 // itemsize)"   # the last one is perhaps not whole
+chunk  = 16                              # steps along k that a work-item packs
+
+[temporaries]
+AP = "strips * steps * 32 * 64 // itemsize"
+BP = "ceil_div(n, 32) * steps * 32 * 64 // itemsize"
+S  = "ITEMS * DOWN * (ACROSS * 4096 + 4 * 32) // itemsize"   # four tiles of sums for each pair of strips
+
+[[launches]]
+role       = "pack"
+kernel     = "pack"
+arguments  = ["m", "n", "k", "strips", "steps", "chunk", "A", "lda", "AP", "B", "ldb", "BP"]
+work_items = ["strips + ceil_div(n, 32)", "ceil_div(steps, chunk)"]
+
+[[launches]]
+kernel     = "multiply_strips"
+arguments  = ["m", "n", "strips", "steps", "DOWN", "ACROSS", "DEPTH", "alpha", "AP", "BP", "S", "beta", "C", "ldc"]
+work_items = ["ITEMS", 1]
+*/
 /* cpu-amx: bfloat16 and char on AMX, the matrix unit of server CPUs. With VNNI
  * defined it is cpu-vnni: char on dot products, with the same strips and blocks
  * and sums in vector registers, see vnni.clh.

@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -53,9 +54,9 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     done = call(*TUNE, "--cache", str(path))
     assert done.exit_code == 0
     assert "The winner is saved: 1.3" in flat(done.stdout)
-    preset = re.search(r'as a preset: ("cpu-intel": \{.*?\},)', flat(done.stdout))
+    preset = re.search(r'as a preset: ("cpu-intel" = \{.*?\})', flat(done.stdout))
     assert preset
-    assert eval("{" + preset[1] + "}")["cpu-intel"].items() >= {"BM": 64, "BK": 8}.items()
+    assert msgspec.toml.decode(preset[1])["cpu-intel"].items() >= {"BM": 64, "BK": 8}.items()
     assert re.search(r"Saved in .*/tuned/[0-9a-f]{16}\.json; every command uses it", done.stderr)
     assert f"rows in {path}; the same command continues" in done.stderr
 

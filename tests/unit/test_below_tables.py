@@ -19,7 +19,7 @@ from gemmbench.report import table
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import Note, Sheet
 from gemmbench.suite import job
-from gemmbench.views import sheets, show
+from gemmbench.views import run_sheets, show
 from tests.unit.test_tables import text
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def below(sheet: Sheet) -> list[str]:
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
 def test_a_saved_run_has_few_lines_below_its_tables(path: Path) -> None:
     run = load(path)
-    for sheet in sheets(run, order_of(run)):
+    for sheet in run_sheets(run, order_of(run)):
         assert len(below(sheet)) <= LINES
         assert sum(not note.style.startswith("bold") for note in sheet.notes) <= REMARKS
 

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
-from gemmbench.charts.marks import looks, spread, thinned
+from gemmbench.charts.marks import looks, space_apart, thinned
 from gemmbench.gemm import gemm_chart
 from gemmbench.ladder.variant import OWN
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -73,19 +73,19 @@ SUITED: dict[str, Run] = {  # a run for each kind
 @pytest.mark.parametrize("kind", SUITED)
 def test_the_same_run_gives_the_same_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "chart.svg"
-    chart_views.draw([SUITED[kind]], kind, path)
+    chart_views.draw_kind([SUITED[kind]], kind, path)
     first = path.read_bytes()
-    chart_views.draw([SUITED[kind]], kind, path)
+    chart_views.draw_kind([SUITED[kind]], kind, path)
     assert path.read_bytes() == first
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_format(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"chart{suffix}"
-    chart_views.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw_kind([fake.fake_square()], "throughput", path)
     first = path.read_bytes()
     assert first.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix])
-    chart_views.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw_kind([fake.fake_square()], "throughput", path)
     assert path.read_bytes() == first
 
 
@@ -310,23 +310,23 @@ def test_charts_are_as_they_were(kind: str, golden: Callable[[str, str], None]) 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "chart.svg"
-    chart_views.draw([fake.fake_troubled()], "throughput", path)
+    chart_views.draw_kind([fake.fake_troubled()], "throughput", path)
     words = [item.text for item in xml.etree.ElementTree.parse(path).iter() if item.tag.endswith("text")]
     assert any(word and '[bold]x[/] | <b>&"$x^2$`' in word for word in words)
 
 
 def test_the_users_own_matplotlib_style_does_not_leak_in_or_out(tmp_path: Path) -> None:
-    chart_views.draw([fake.fake_square()], "throughput", tmp_path / "a.png")
+    chart_views.draw_kind([fake.fake_square()], "throughput", tmp_path / "a.png")
     matplotlib.rcParams["lines.linewidth"] = 9.0
     matplotlib.rcParams["axes.facecolor"] = "red"
-    chart_views.draw([fake.fake_square()], "throughput", tmp_path / "b.png")
+    chart_views.draw_kind([fake.fake_square()], "throughput", tmp_path / "b.png")
     assert matplotlib.rcParams["lines.linewidth"] == 9.0
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_a_png_is_not_blank_and_readable_in_grey(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
-    chart_views.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw_kind([fake.fake_square()], "throughput", path)
     picture = matplotlib.image.imread(path)
     assert picture.shape[1] >= 1000
     assert picture[..., :3].mean(axis=-1).std() > 0.04
@@ -335,7 +335,7 @@ def test_a_png_is_not_blank_and_readable_in_grey(tmp_path: Path) -> None:
 def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
     run = fake.fake_square()
     named = replace(run, header=replace(run.header, devices=(replace(fake.CPU, name="显卡 ﷽"),)))
-    chart_views.draw([named], "throughput", tmp_path / "chart.png")
+    chart_views.draw_kind([named], "throughput", tmp_path / "chart.png")
 
 
 @pytest.mark.parametrize(
@@ -366,7 +366,7 @@ def test_what_cannot_be_drawn_is_one_sentence(
     name: str, kind: str, file: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(charts.ChartError, match=message) as found:
-        chart_views.draw([fake.ALL[name]()], kind, tmp_path / file)
+        chart_views.draw_kind([fake.ALL[name]()], kind, tmp_path / file)
     assert "\n" not in str(found.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -374,7 +374,7 @@ def test_what_cannot_be_drawn_is_one_sentence(
 def test_a_folder_is_not_a_chart(tmp_path: Path) -> None:
     (tmp_path / "chart.png").mkdir()
     with pytest.raises(charts.ChartError, match="is a directory"):
-        chart_views.draw([fake.fake_peak()], "peak", tmp_path / "chart.png")
+        chart_views.draw_kind([fake.fake_peak()], "peak", tmp_path / "chart.png")
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_the_files_of_several_kinds() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=18))
 def test_spread_keeps_order_distance_and_bounds(heights: list[float]) -> None:
-    found = spread(heights, 0.05, 0.0, 1.0)
+    found = space_apart(heights, 0.05, 0.0, 1.0)
     order = sorted(range(len(heights)), key=lambda n: heights[n])
     placed = [found[n] for n in order]
     assert all(b - a >= 0.05 - 1e-9 for a, b in pairwise(placed))
@@ -418,7 +418,7 @@ def test_spread_keeps_order_distance_and_bounds(heights: list[float]) -> None:
 
 
 def test_spread_leaves_alone_what_does_not_collide() -> None:
-    assert spread([0.9, 0.1, 0.5], 0.05, 0.0, 1.0) == [0.9, 0.1, 0.5]
+    assert space_apart([0.9, 0.1, 0.5], 0.05, 0.0, 1.0) == [0.9, 0.1, 0.5]
 
 
 def test_crowded_sizes_lose_labels_not_the_ends() -> None:

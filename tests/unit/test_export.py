@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.exports.records import COLUMNS, to_csv, to_json
+from gemmbench.exports.records import COLUMNS, format_json, to_csv
 from gemmbench.model.row import Check
 from gemmbench.model.run_file import Run
-from gemmbench.views import to_markdown
+from gemmbench.views import format_markdown
 from tests import fake_runs as fake
 
 CONTRACT = [
@@ -44,7 +44,7 @@ def no_constant(name: str) -> None:
 @pytest.mark.parametrize("name", fake.ALL)
 def test_json_has_the_contract_for_every_row(name: str) -> None:
     run = fake.ALL[name]()
-    found = json.loads(to_json(run), parse_constant=no_constant)
+    found = json.loads(format_json(run), parse_constant=no_constant)
     assert len(found) == len(run.rows)
     for row, fields in zip(run.rows, found, strict=True):
         assert set(CONTRACT) <= fields.keys()
@@ -54,14 +54,14 @@ def test_json_has_the_contract_for_every_row(name: str) -> None:
 
 
 def test_json_rates_and_widths() -> None:
-    square = {(r["variant"], r["m"]): r for r in json.loads(to_json(fake.fake_square()))}
+    square = {(r["variant"], r["m"]): r for r in json.loads(format_json(fake.fake_square()))}
     row = square["register", 1024]
     assert row["kernel_gflops"] == pytest.approx(241.7, rel=0.01)
     assert row["peak_fraction"] == pytest.approx(row["device_gflops"] / 345, rel=0.01)
     assert row["host_gflops"] < row["device_gflops"] < row["kernel_gflops"]
     assert row["device_name"] == fake.CPU.name
     assert square["numpy", 64]["kernel_gflops"] is None
-    peak = json.loads(to_json(fake.fake_peak()))
+    peak = json.loads(format_json(fake.fake_peak()))
     assert (peak[0]["width"], peak[0]["gflops"]) == (1, pytest.approx(345, rel=0.01))
 
 
@@ -69,14 +69,14 @@ def test_json_has_null_for_what_is_not_a_number() -> None:
     run = fake.fake_gemm()
     figures = {"residual": float("nan"), "most": float("inf")}
     bad = replace(run, rows=tuple(replace(row, check=Check("wrong", figures)) for row in run.rows))
-    found = json.loads(to_json(bad), parse_constant=no_constant)
+    found = json.loads(format_json(bad), parse_constant=no_constant)
     assert found[0]["check"]["figures"] == {"residual": None, "most": None}
 
 
 def test_energy_is_in_json_and_csv_or_says_why_not() -> None:
     run = fake.fake_sweep_k()
     rows = tuple(replace(row, energy=fake.energy(row, run.device(row))) for row in run.rows)
-    found = json.loads(to_json(replace(run, rows=rows)))
+    found = json.loads(format_json(replace(run, rows=rows)))
     flat = list(csv.DictReader(io.StringIO(to_csv(replace(run, rows=rows)))))
     for fields, line in zip(found, flat, strict=True):
         if fields["device"] < 0:
@@ -92,7 +92,7 @@ def test_energy_is_in_json_and_csv_or_says_why_not() -> None:
 
 
 def test_json_of_no_rows() -> None:
-    assert json.loads(to_json(Run(fake.header(("square",)), ()))) == []
+    assert json.loads(format_json(Run(fake.header(("square",)), ()))) == []
 
 
 @pytest.mark.parametrize("name", fake.ALL)
@@ -118,7 +118,7 @@ def test_csv_keeps_a_hostile_name_in_its_field() -> None:
 
 
 def test_exports_do_not_follow_the_locale() -> None:
-    plain = to_json(fake.fake_square()), to_csv(fake.fake_square())
+    plain = format_json(fake.fake_square()), to_csv(fake.fake_square())
     before = locale.setlocale(locale.LC_ALL)
     for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "C.UTF-8"):
         try:
@@ -126,14 +126,14 @@ def test_exports_do_not_follow_the_locale() -> None:
         except locale.Error:
             continue
         try:
-            assert (to_json(fake.fake_square()), to_csv(fake.fake_square())) == plain
+            assert (format_json(fake.fake_square()), to_csv(fake.fake_square())) == plain
         finally:
             locale.setlocale(locale.LC_ALL, before)
 
 
 @pytest.mark.parametrize("name", fake.ALL)
 def test_markdown_tables_have_as_many_cells_in_each_line(name: str) -> None:
-    lines = to_markdown(fake.ALL[name](), fake.ORDER).splitlines()
+    lines = format_markdown(fake.ALL[name](), fake.ORDER).splitlines()
     tables = [line for line in lines if line.startswith("|")]
     assert tables
     columns = 0
@@ -145,7 +145,7 @@ def test_markdown_tables_have_as_many_cells_in_each_line(name: str) -> None:
 
 
 def test_markdown_escapes_what_drivers_say() -> None:
-    text = to_markdown(fake.fake_troubled())
+    text = format_markdown(fake.fake_troubled())
     assert '\\[bold\\]x\\[/\\] \\| &lt;b&gt;&amp;"\\$x^2\\$\\`' in text
     assert "<b>" not in text
     assert "\x1b" not in text

@@ -30,7 +30,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.stats.rates import versus
 from gemmbench.suite import session
 from gemmbench.suite.plan import gemm_plan
-from gemmbench.views import sheets
+from gemmbench.views import run_sheets
 from tests import fake_runs as fake
 from tests.fake_instrument import LIMITED, FakeInstrument, HotDevice, HotWatch
 from tests.in_process import NoControl, result_of
@@ -719,7 +719,7 @@ def test_a_fake_instrument_runs_a_sweep_without_any_driver() -> None:
     events = session.run_plan(plan, [DEVICE], POLICY, cast(Worker, FakeWorker(instrument)))
     rows = tuple(event.row for event in events if isinstance(event, Finished))
     assert [row.status for row in rows] == ["ok"] * 9
-    (sheet,) = sheets(Run(fake.header(("square",)), rows))
+    (sheet,) = run_sheets(Run(fake.header(("square",)), rows))
     table = {line[0].plain: line[3] for line in sheet.rows}
     assert table["tiled"].best
     assert not table["naive"].best

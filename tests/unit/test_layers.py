@@ -32,7 +32,7 @@ class Room:
 ROOMS: dict[str, Room] = {
     "model": Room("plain data: problem, data types, device, case, instrument protocol, row, run file, units"),
     "stats": Room("statistics of samples: intervals, ratios, rates, peaks, break-even sizes, ranks", "model"),
-    "ladder": Room("the GEMM variants as data; no other package knows a kernel's name", "model stats"),
+    "ladder": Room("the GEMM variants as data; no other package knows a kernel's name", "model"),
     "report": Room("builders for tables, notes and progress", "model stats"),
     "charts": Room("builders for panes, bars, lines and log axes", "model ladder"),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", "model ladder"),

@@ -365,5 +365,5 @@ def test_errors_are_next_to_rates_and_in_markdown(variant: str, how: str) -> Non
         "1,234",
         how,
     ]
-    assert f"| {variant} | 512 | 0.250 | 1,234 | {how} |" in views.to_markdown(run)
+    assert f"| {variant} | 512 | 0.250 | 1,234 | {how} |" in views.format_markdown(run)
     assert (to_flat(run)[0]["residual_ulp"], to_flat(run)[0]["conversion"]) == (1234.0, how)

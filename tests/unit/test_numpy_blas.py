@@ -29,7 +29,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import discovery
 from gemmbench.opencl.discovery import last_level_cache_bytes
-from gemmbench.views import to_markdown
+from gemmbench.views import format_markdown
 from tests import fake_runs
 
 CASE = Case("gemm", -1, "numpy", "float", {}, Gemm(64, 64, 64))
@@ -260,7 +260,7 @@ def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest
     )
     run = fake_runs.fake_square()
     run = replace(run, header=replace(run.header, host=host))
-    assert "warning: numpy uses the reference BLAS" in " ".join(to_markdown(run, fake_runs.ORDER).split())
+    assert "warning: numpy uses the reference BLAS" in " ".join(format_markdown(run, fake_runs.ORDER).split())
     monkeypatch.setattr(blas, "unlisted", lambda package: None)
     host = machine.host_facts()
     assert (host.blas, host.warnings) == ("unknown BLAS", ())

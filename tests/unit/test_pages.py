@@ -82,7 +82,7 @@ def plain(text: str) -> str:
 
 def test_the_page_says_what_the_tables_of_show_say(square: str) -> None:
     parsed = Parsed(square)
-    for sheet in views.sheets(fake.fake_square(), ORDER):
+    for sheet in views.run_sheets(fake.fake_square(), ORDER):
         rows = [[*(name or "name" for name in sheet.columns)]]
         rows += [[cell.plain for cell in row] for row in sheet.rows]
         if sheet.rows:
@@ -93,7 +93,7 @@ def test_the_page_says_what_the_tables_of_show_say(square: str) -> None:
 
 def test_conclusions_are_visible_and_other_notes_are_folded(square: str) -> None:
     visible = re.sub(r"<details>.*?</details>", "", square, flags=re.S)
-    notes = [note for sheet in views.sheets(fake.fake_square(), ORDER) for note in sheet.notes]
+    notes = [note for sheet in views.run_sheets(fake.fake_square(), ORDER) for note in sheet.notes]
     assert {"bold" in note.style for note in notes if note.text != "Details: -v"} == {True, False}
     for note in notes:
         text = plain(note.text.removesuffix("Details: -v"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.exports.records import to_json
+from gemmbench.exports.records import format_json
 from gemmbench.model.case import Policy
 from gemmbench.model.device import HostFacts
 from gemmbench.model.row import Energy, Kind, Parameters, Partner, Problem, Row, Scope, current
@@ -307,7 +307,7 @@ def test_of_rows_that_were_measured_again_the_last_counts_where_the_first_stood(
         for row in (*ROWS, second, third):
             file.append(row)
     assert load(path).rows == (third, *ROWS[1:])
-    assert [row["m"] for row in json.loads(to_json(load(path)))] == [8, 16, 32]
+    assert [row["m"] for row in json.loads(format_json(load(path)))] == [8, 16, 32]
     with RunFile.resume(path, HEADER) as file:
         assert file.done == (third, *ROWS[1:])
 

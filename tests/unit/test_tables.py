@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 
 from gemmbench.cli.kernels import devices_table
-from gemmbench.exports.records import to_csv, to_json, to_records
+from gemmbench.exports.records import format_json, to_csv, to_records
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
@@ -22,7 +22,7 @@ from gemmbench.pages import Wanted, report_html
 from gemmbench.probes import peak_table
 from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, stack
 from gemmbench.stats import rates
-from gemmbench.views import show, to_markdown
+from gemmbench.views import format_markdown, show
 from tests import fake_memory
 from tests import fake_runs as fake
 
@@ -107,7 +107,7 @@ def test_pages(name: str, golden: Golden) -> None:
 
 @pytest.mark.parametrize("name", MARKDOWN)
 def test_markdown(name: str, golden: Golden) -> None:
-    golden(f"run-{name}.md", to_markdown(MARKDOWN[name](), fake.ORDER))
+    golden(f"run-{name}.md", format_markdown(MARKDOWN[name](), fake.ORDER))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -424,7 +424,7 @@ def test_rules(golden: Golden) -> None:
 
 
 def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
-    rows = json.loads(to_json(in_turn_with_tiled(fake.fake_square())))
+    rows = json.loads(format_json(in_turn_with_tiled(fake.fake_square())))
     (register,) = [row for row in rows if row["variant"] == "register" and row["m"] == 2048]
     assert register["versus"] == "tiled"
     assert register["versus_low"] <= register["versus_ratio"] <= register["versus_high"]
@@ -449,7 +449,7 @@ def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
     run = replace(run, header=replace(run.header, devices=(device,), host=host))
     pages = [text(show(run, fake.ORDER, verbose)) for verbose in (False, True)]
     pages += [
-        to_markdown(run, fake.ORDER),
+        format_markdown(run, fake.ORDER),
         text(devices_table([device], host)),
         report_html([run], Wanted(charts=())),
     ]

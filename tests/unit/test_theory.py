@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gemmbench.ladder.nvidia import group_local_bytes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.stats.ceilings import ceiling, group_local_bytes, upper_bound, upper_bound_bytes, why_above
+from gemmbench.stats.ceilings import ceiling, upper_bound, upper_bound_bytes, why_above
 from tests.fake_runs import CPU, GPU
 
 H200 = replace(GPU, compute_capability=(9, 0))

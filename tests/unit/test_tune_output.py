@@ -6,12 +6,13 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import stack
-from gemmbench.tune.result import FINALIST, TRIAL, preset_line, sheets
+from gemmbench.tune.result import FINALIST, TRIAL, preset_line, tuning_sheets
 from gemmbench.views import show
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
@@ -21,7 +22,7 @@ from tests.fake_tuner import fake_tune
 def printed(run: Run, width: int = 80, top: int = 10) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    console.print(stack(sheets(run, top)))
+    console.print(stack(tuning_sheets(run, top)))
     return stream.getvalue()
 
 
@@ -105,12 +106,13 @@ def test_rules(golden: Callable[[str, str], None]) -> None:
     """The shipped preset is always there; what is not kept is no preset to paste."""
     pages = [f"--- {title}\n\n{printed(run, top=2)}" for title, run in RULES.items()]
     golden("tune-output.txt", "\n".join(pages))
-    assert sheets(replace(RUN, rows=())) == []
+    assert tuning_sheets(replace(RUN, rows=())) == []
 
 
-def test_a_preset_is_python() -> None:
-    line = preset_line("gpu", {"BM": 64, "BN": 32})
-    assert eval("{" + line + "}") == {"gpu": {"BM": 64, "BN": 32}}
+def test_a_preset_is_toml_for_the_file_of_a_kernel() -> None:
+    line = preset_line("gpu:half", {"BM": 64, "BN": 32})
+    table = msgspec.toml.decode(f"[presets]\n{line}\n")
+    assert table == {"presets": {"gpu:half": {"BM": 64, "BN": 32}}}
 
 
 def test_show_shows_the_same() -> None:

@@ -18,7 +18,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.report import table as table_table
 from gemmbench.stats import rates
 from gemmbench.tune import result as table
-from gemmbench.views import VIEWS, sheets, show, to_markdown
+from gemmbench.views import VIEWS, format_markdown, run_sheets, show
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.unit.test_tables import text
@@ -72,7 +72,7 @@ def test_the_view_decides_and_the_command_does_not(
     run = seen_as(view, run)
     expected = tables(run)
     assert expected
-    assert [body(sheet) for sheet in sheets(run, fake.ORDER)] == [body(sheet) for sheet in expected]
+    assert [body(sheet) for sheet in run_sheets(run, fake.ORDER)] == [body(sheet) for sheet in expected]
 
 
 def test_every_view_of_a_table_is_tested() -> None:
@@ -82,22 +82,22 @@ def test_every_view_of_a_table_is_tested() -> None:
 @pytest.mark.parametrize("scope", ["kernel", "device", "host"])
 def test_the_scope_is_the_headers(scope: str) -> None:
     run = seen_as("square", fake.fake_square(), scope)
-    assert f"GFLOPS {sweep_table.SCOPE_WORDS[scope]}" in to_markdown(run, fake.ORDER)
+    assert f"GFLOPS {sweep_table.SCOPE_WORDS[scope]}" in format_markdown(run, fake.ORDER)
 
 
 @pytest.mark.parametrize("view", ["square", "tune"])
 def test_all_scopes_and_verbose_are_a_line_for_each_row(view: str) -> None:
     run = seen_as(view, fake.fake_square(), "all")
     expected = sweep_table.row_sheets(run, fake.ORDER)
-    assert sheets(run, fake.ORDER)[: len(expected)] == expected
-    verbose = sheets(seen_as(view, run), fake.ORDER, verbose=True)
+    assert run_sheets(run, fake.ORDER)[: len(expected)] == expected
+    verbose = run_sheets(seen_as(view, run), fake.ORDER, verbose=True)
     assert [sheet for sheet in verbose if sheet in expected] == expected
 
 
 def test_verbose_shows_no_table_twice() -> None:
     run = seen_as("", fake.fake_workloads())
     run = replace(run, header=replace(run.header, more_kernels=2))
-    shown = [sheet for sheet in sheets(run, fake.ORDER, verbose=True) if sheet.rows]
+    shown = [sheet for sheet in run_sheets(run, fake.ORDER, verbose=True) if sheet.rows]
     captions = [(sheet.heading, sheet.caption) for sheet in shown]
     assert len({*captions}) == len(captions)
 
@@ -111,12 +111,12 @@ def test_peaks_of_a_run_with_gemms_are_shown_with_verbose() -> None:
 def test_a_sweep_of_one_size_is_a_table_of_a_problem_with_intervals() -> None:
     rows = tuple(row for row in fake.fake_sweep_k().rows if not row.problem or row.problem.k == 1024)
     run = seen_as("sweep-k", replace(fake.fake_sweep_k(), rows=rows))
-    table = to_markdown(run, fake.ORDER)
+    table = format_markdown(run, fake.ORDER)
     assert "float GEMM, m = n = k = 1024, " in table
     assert " | with transfers | of peak |" in table
     assert "| tiled | 7.57 \\[7.56, 7.57\\] | " in table
     again = replace(run, rows=(*rows, *rows))
-    assert "by scope" in to_markdown(again, fake.ORDER), "several rows of a kernel are no ranking"
+    assert "by scope" in format_markdown(again, fake.ORDER), "several rows of a kernel are no ranking"
 
 
 def selected(**selection: Any) -> str:
