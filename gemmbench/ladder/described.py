@@ -38,10 +38,10 @@ _LENGTHS = (
     "itemsize",
 )
 _COPIES: Mapping[str, Callable[..., Pass]] = {
-    each.__name__: each
-    for each in (
-        *(entry.pad, entry.pad_chunks, entry.pad_vectors),
-        *(entry.transpose, entry.transpose_padded, entry.transpose_tall, entry.transpose_bytes),
+    name: getattr(entry, name)
+    for name in (
+        *("pad", "pad_chunks", "pad_vectors"),
+        *("transpose", "transpose_padded", "transpose_tall", "transpose_bytes"),
     )
 }
 # Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
@@ -212,11 +212,14 @@ class _Reader:
         formulas = [self.formula(text) for text in texts]
         return lambda values: tuple(each(values) for each in formulas)
 
-    def rule(
-        self, texts: Sequence[str], hold: Callable[[entry.Formula], entry.Rule] = lambda rule: rule
-    ) -> entry.Rule:
-        """A function that returns whether all rules are true."""
-        rules = [hold(self.formula(text)) for text in texts]
+    def tile(self) -> Callable[[Values], tuple[int, int]] | None:
+        if not self.of.tile:
+            return None
+        rows, columns = map(self.formula, self.of.tile)
+        return lambda values: (rows(values), columns(values))
+
+    def rule(self, texts: Sequence[str]) -> entry.Rule:
+        rules = [self.formula(text) for text in texts]
         return lambda values: all(rule(values) for rule in rules)
 
     def variant(self) -> Variant:
@@ -234,9 +237,7 @@ class _Reader:
                 temporaries=self.temporaries,
                 images=described.images,
                 edge=self.formula(edge),
-                tile=self.sides(described.tile)
-                if len(described.tile) == len(described.work_group) == 2
-                else None,
+                tile=self.tile() if len(described.work_group) == 2 else None,
                 batches=described.batches,
                 either=described.either,
             ),
@@ -294,7 +295,8 @@ class _Reader:
     def items(self, launch: _Launch) -> entry.Shape:
         if wanted := launch.work_items or self.of.work_items:
             return self.sides(wanted)
-        tile, group = self.sides(self.of.tile), self.sides(launch.work_group or self.of.work_group)
+        tile, group = self.tile(), self.sides(launch.work_group or self.of.work_group)
+        assert tile is not None  # what has no work-items has tiles
 
         def items(values: Values) -> tuple[int, ...]:
             rows, columns = tile(values)
@@ -339,7 +341,8 @@ class _Reader:
             presets=presets,
             named=described.named,
             constraints=tuple(
-                Constraint(self.rule(rules, holds), sentence) for *rules, sentence in described.constraints
+                Constraint(holds(*map(self.formula, rules)), sentence)
+                for *rules, sentence in described.constraints
             ),
             choose=_CHOOSERS[described.choose],
         )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.nvidia import NV_MMA, group_local_bytes
-from gemmbench.ladder.variant import ASYNC_COPIES, Compilation, Constraint, Values, round_up
+from gemmbench.ladder.variant import ASYNC_COPIES, Compilation, Values, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, MMA
 from gemmbench.model.kernel_files import HALF_STORED
@@ -128,17 +128,7 @@ def _small_local(p: Values) -> int:
 SMALL = replace(
     _SMALL,
     launches=replace(_SMALL.launches, edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16)),
-    parameters=replace(
-        _SMALL.parameters,
-        constraints=(
-            *_SMALL.parameters.constraints,
-            Constraint(
-                lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
-                "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
-            ),
-        ),
-        choose=_small_form,
-    ),
+    parameters=replace(_SMALL.parameters, choose=_small_form),
     needs=replace(
         _SMALL.needs,
         lacks=_lacks,

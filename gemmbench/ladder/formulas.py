@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from types import CodeType
 
-from gemmbench.ladder.variant import Formula, ParameterError, Values, round_up
+from gemmbench.ladder.variant import Formula, ParameterError, Rule, Values, round_up
 from gemmbench.model.units import ceil_div
 
 FormulaText = int | str
@@ -84,10 +84,10 @@ def _evaluate(source: str, code: CodeType, values: Values) -> int:
         raise ParameterError(f"{source} divides by zero") from None
 
 
-def holds(rule: Formula) -> Callable[[Values], bool]:
-    """A function that returns whether a rule is true, or not known yet; false if it divides by zero."""
+def holds(*rules: Formula) -> Rule:
+    """A function that returns whether each rule is true, or not known yet; false if one divides by zero."""
 
-    def is_met(values: Values) -> bool:
+    def is_met(rule: Formula, values: Values) -> bool:
         try:
             return bool(rule(values))
         except NameError:  # of a parameter that a problem has yet to choose
@@ -95,7 +95,7 @@ def holds(rule: Formula) -> Callable[[Values], bool]:
         except ParameterError:  # it divides by zero
             return False
 
-    return is_met
+    return lambda values: all(is_met(rule, values) for rule in rules)
 
 
 @lru_cache(maxsize=1024)

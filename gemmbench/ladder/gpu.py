@@ -17,7 +17,7 @@ from gemmbench.model.units import ceil_div
 
 _KERNEL = DESCRIBED["nv-async"]
 _TERMS = _KERNEL.launches.terms
-_TRANSPOSE_A, _, _TRANSPOSE_B, _PAD_B, *_ = _KERNEL.launches.passes
+_TRANSPOSE_A, _PAD_A, _TRANSPOSE_B, _PAD_B = _KERNEL.launches.passes[:4]
 _WARP = 32
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has

@@ -16,21 +16,11 @@ from msgspec import Meta
 from gemmbench.ladder import variant as entry
 from gemmbench.ladder.formulas import MOST_VALUE, FormulaText, formula, holds
 from gemmbench.ladder.variant import Constraint, Formula, ParameterError, Pass, Values, Variant, round_up
-from gemmbench.ladder.variant import pad as padded_copy
 from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
-_UNPAD = Pass(
-    "unpad",
-    UNPAD,
-    "unpad",
-    ("m", "n", "CP", "np", "C", "ldc"),
-    lambda values: (values["n"], values["m"]),
-    lambda _: (16, 16),
-    any_group=True,
-)
+UNPAD = entry.unpad("m", "n", "CP", "np", "C", "ldc")  # behind a kernel whose operands were padded
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
@@ -242,7 +232,7 @@ class _Reader:
             self._items(group, tile, lengths, parameters),
             lambda values: tuple(side(values) for side in group),
         )  # fmt: skip
-        return (*before, kernel, *([_UNPAD] if described.pad else []))
+        return (*before, kernel, *([UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
         """The launches that copy operands, and the arguments that replace them. Adds to `temporaries`."""
@@ -260,13 +250,13 @@ class _Reader:
                 target = target[1], target[0]
                 passes.append(entry.transpose_padded(rows, columns, operand, row, *target, copy, target[1]))
             else:
-                passes.append(padded_copy(rows, columns, operand, row, *target, copy))
+                passes.append(entry.pad(rows, columns, operand, row, *target, copy))
             held[name], held[ld] = copy, target[1]
             self.temporaries[copy] = _area(*target)
         if self.of.pad:
             self.temporaries["CP"] = _area("mp", "np")
             if "beta" in self.of.arguments:
-                passes.append(padded_copy("m", "n", "C", "ldc", "mp", "np", "CP"))
+                passes.append(entry.pad("m", "n", "C", "ldc", "mp", "np", "CP"))
             held["C"], held["ldc"] = "CP", "np"
         return passes, held
 

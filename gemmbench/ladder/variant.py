@@ -496,8 +496,6 @@ def round_up(value: int, multiple: int) -> int:
 
 ARGUMENTS = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 
-_HELPER = (16, 16)  # work-group of the passes around the multiplication
-
 
 def multiply(
     file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = ARGUMENTS
@@ -506,96 +504,65 @@ def multiply(
     return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group)
 
 
-PAD, TRANSPOSE = "gemm/00_pad.cl", "gemm/00_transpose.cl"
-_TALL_ROWS = 64  # of a tile of transpose_tall
-_TALL_GROUP = (32, 8)
+def _copying(
+    kernel: str, role: Role, items: Callable[..., Group], group: Group, any_group: bool = False
+) -> Callable[..., Pass]:
+    """A function that makes the pass of ``00_KERNEL.cl`` with these arguments, whose names `items` gets."""
+
+    def make(*arguments: str) -> Pass:
+        shape: tuple[Shape, Shape] = lambda v: items(v, *arguments), lambda _: group
+        return Pass(role, f"gemm/00_{kernel}.cl", kernel, arguments, *shape, any_group=any_group)
+
+    return make
+
+
 _BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile of transpose_bytes: bytes, and words in a row
 
+# target (target_rows x target_columns) = source (rows x columns), or transposed; padded with zeros. Of
+# pad_chunks pitch is whole chunks of 16 bytes, of pad_vectors whole vectors, of transpose_bytes words of 4.
+pad = _copying(
+    "pad", "pad",
+    lambda v, rows, columns, source, ld, target_rows, target_columns, _: (v[target_columns], v[target_rows]),
+    (16, 16), any_group=True,
+)  # fmt: skip
+pad_chunks = _copying(
+    "pad_chunks", "pad",
+    lambda v, rows, columns, source, ld, pitch, target: (v[pitch] * v["itemsize"] // 16, v[rows]),
+    (32, 8), any_group=True,
+)  # fmt: skip
+pad_vectors = _copying(
+    "pad_vectors", "pad",
+    lambda v, rows, columns, source, ld, target, pitch: (v[pitch] // v["WIDTH"], v[rows]),
+    (64, 4),
+)  # fmt: skip
+unpad = _copying("unpad", "unpad", lambda v, m, n, *_: (v[n], v[m]), (16, 16), any_group=True)
+transpose_padded = _copying(
+    "transpose", "transpose",
+    lambda v, rows, columns, source, ld, target_rows, target_columns, *_: (v[target_rows], v[target_columns]),
+    (16, 16),
+)  # fmt: skip
+transpose_tall = _copying(
+    "transpose_tall", "transpose",
+    lambda v, rows, columns, source, ld, target, pitch: (v[columns], ceil_div(v[pitch], 64) * 8),
+    (32, 8),
+)  # fmt: skip
+_transpose_bytes = _copying(
+    "transpose_bytes", "transpose",
+    lambda v, rows, columns, source, ld, *target: tuple(
+        ceil_div(v[edge], _BYTES_EDGE) * _BYTES_WORDS for edge in target[:2]
+    ),
+    (_BYTES_WORDS, _BYTES_WORDS),
+)  # fmt: skip
 
-def transpose(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+
+def transpose(rows: str, columns: str, source: str, ld: str, target: str, pitch: str) -> Pass:
     """target (columns x rows) = source (rows x columns) transposed."""
-    return transpose_padded(rows, columns, source, ld, columns, rows, target, target_ld)
+    return transpose_padded(rows, columns, source, ld, columns, rows, target, pitch)
 
 
-def transpose_padded(
-    rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str,
-    target_ld: str,
-) -> Pass:  # fmt: skip
-    """target (target_rows x target_columns) = source (rows x columns) transposed, zero-padded."""
-    return Pass(
-        "transpose",
-        TRANSPOSE,
-        "transpose",
-        (rows, columns, source, ld, target_rows, target_columns, target, target_ld),
-        lambda v: (v[target_rows], v[target_columns]),
-        lambda _: _HELPER,
-    )
-
-
-def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """target (columns x target_ld) = source (rows x columns) transposed, zero-padded."""
-    return Pass(
-        "transpose",
-        "gemm/00_transpose_tall.cl",
-        "transpose_tall",
-        (rows, columns, source, ld, target, target_ld),
-        lambda v: (v[columns], ceil_div(v[target_ld], _TALL_ROWS) * _TALL_GROUP[1]),
-        lambda _: _TALL_GROUP,
-    )
-
-
-def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """As `transpose_tall`, for elements of one byte; target_ld is a multiple of 4."""
-    return replace(
-        transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
-        file="gemm/00_transpose_bytes.cl",
-        kernel="transpose_bytes",
-        items=lambda v: tuple(ceil_div(v[edge], _BYTES_EDGE) * _BYTES_WORDS for edge in (columns, target_ld)),
-        group=lambda _: (_BYTES_WORDS, _BYTES_WORDS),
-    )
-
-
-def pad(
-    rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
-) -> Pass:
-    """target (target_rows x target_columns) = source (rows x columns), zero-padded."""
-    return Pass(
-        "pad",
-        PAD,
-        "pad",
-        (rows, columns, source, ld, target_rows, target_columns, target),
-        lambda v: (v[target_columns], v[target_rows]),
-        lambda _: _HELPER,
-        any_group=True,
-    )
-
-
-_CHUNK = 16  # bytes that are copied at once
-
-
-def pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
-    """target (rows x pitch) = source (rows x columns), zero-padded; pitch is whole chunks of 16 bytes."""
-    return Pass(
-        "pad",
-        "gemm/00_pad_chunks.cl",
-        "pad_chunks",
-        (rows, columns, source, ld, pitch, target),
-        lambda v: (v[pitch] * v["itemsize"] // _CHUNK, v[rows]),
-        lambda _: (32, 8),
-        any_group=True,
-    )
-
-
-def pad_vectors(rows: str, columns: str, source: str, ld: str, target: str, width: str) -> Pass:
-    """target (rows x width) = source (rows x columns), zero-padded; width is whole vectors."""
-    return Pass(
-        "pad",
-        "gemm/00_pad_vectors.cl",
-        "pad_vectors",
-        (rows, columns, source, ld, target, width),
-        lambda v: (v[width] // v["WIDTH"], v[rows]),
-        lambda _: (64, 4),
-    )
+def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, pitch: str) -> Pass:
+    """As `transpose_tall`, for elements of one byte."""
+    return _transpose_bytes(rows, columns, source, ld, columns, pitch, target, pitch)
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------

@@ -14,6 +14,7 @@ constraints = [
     ["BN % WIDTH == 0", "BN must be a multiple of WIDTH, so that rows are whole vectors"],
     ["BK % WIDTH == 0", "BK must be a multiple of WIDTH, so that a slice is whole vectors"],
     ["PAD % WIDTH == 0", "PAD must be a multiple of WIDTH, so that rows stay aligned"],
+    ["STAGES >= 2 if ASYNC else STAGES <= 2", "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0"],
     ["WIDTH * itemsize == 16 or not ASYNC",
      "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied"],
     ["ASYNC <= 1", "ASYNC must be 0 or 1"],
@@ -38,6 +39,7 @@ DIRECT = { values = [0, 1], idea = "1: no tiles, operands go straight to registe
 cpu              = { BM = 32, BN = 32, BK = 8, TM = 4, TN = 4, SPLIT = 2, STAGES = 1, DIRECT = 0, ASYNC = 0 }
 
 [terms]
+ASYNC = 0                                 # if it is not known yet
 items = "BM // TM * (BN // TN) * SPLIT"   # of a group
 whole = "lda % WIDTH == 0 and k % WIDTH == 0 and ldb % WIDTH == 0"   # rows start, and A's end, at whole vectors
 

@@ -56,7 +56,7 @@ P = "PARTS * m * n * (2 if itemsize == 2 else 1) if PARTS > 1 else 0"
 file       = "gemm/24_thin_many.cl"
 kernel     = "thin_many"
 work_group = ["many_items", 1]
-work_items = ["ceil_div(long, MANY) * many_items", "ceil_div(few, 16) * PARTS"]
+work_items = ["ceil_div(long, max(1, MANY)) * many_items", "ceil_div(few, 16) * PARTS"]
 when       = ["is_many"]
 
 [[launches]]

@@ -13,7 +13,8 @@ import pytest
 from gemmbench import ladder
 from gemmbench.gemm import verify
 from gemmbench.gemm.verify import ExactTest, Terms
-from gemmbench.ladder.own import formula, own_kernel, read_variant
+from gemmbench.ladder.formulas import formula
+from gemmbench.ladder.own import own_kernel, read_variant
 from gemmbench.ladder.variant import OWN, ParameterError
 from gemmbench.measure.child import decode_message, encode_message
 from gemmbench.model import kernel_files

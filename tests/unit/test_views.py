@@ -55,7 +55,7 @@ def body(sheet: table_table.Sheet) -> tuple[object, ...]:
             fake.fake_square(),
             lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
-        ("tune", tuner.fake_tune(), table.sheets),
+        ("tune", tuner.fake_tune(), table.tuning_sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.problem_sheets(run, "device", fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_square(), lambda run: sweep_table.sweep_sheets(run, "m", "device", fake.ORDER)),
