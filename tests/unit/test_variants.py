@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
 
 import pytest
 
 from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS, own
-from gemmbench.ladder.variant import Group, Variant, laid_out, round_up, smaller_group
+from gemmbench.ladder.variant import Constraint, Group, Variant, laid_out, round_up, smaller_group
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
@@ -195,3 +198,38 @@ def test_a_temporary_may_have_more_elements_than_an_int_counts() -> None:
     problem = Gemm(70_000, 70_000, 70_000)
     padded = BY_NAME["padded"]
     assert max(padded.temporary_bytes(problem, full(padded, problem)).values()) >= 4 * 70_000**2
+
+
+def distance(given: Mapping[str, int], other: Mapping[str, int]) -> float:
+    return sum(abs(math.log2((other[name] or 0.5) / (value or 0.5))) for name, value in given.items())
+
+
+@pytest.mark.parametrize("name", ["tiled", "rect", "coarse", "register"])
+def test_the_nearest_configuration_is_the_first_of_the_whole_space(name: str) -> None:
+    variant, random = BY_NAME[name], Random(1)
+    preset = variant.preset("gpu")
+    every = [each for each in variant.space() if each.keys() == preset.keys()]
+    for _ in range(20):
+        some = random.sample(every, min(len(every), 5))
+        wanted = sorted(some, key=lambda each: distance(preset, each))
+        found = variant.nearest(preset, "float", lambda each: each in some)  # noqa: B023
+        assert distance(preset, found) == distance(preset, wanted[0])
+        assert found in some
+    assert variant.nearest(preset, "float", lambda _: False) == {}
+
+
+@pytest.mark.parametrize("name", ["gpu-tile", "padded"])
+def test_the_nearest_configuration_is_found_without_a_look_at_all(name: str) -> None:
+    looks = []
+
+    def look(_: Mapping[str, int]) -> bool:
+        looks.append(1)
+        return True
+
+    declared = BY_NAME[name].parameters
+    counting = replace(declared, constraints=(Constraint(look, ""), *declared.constraints))
+    variant = replace(BY_NAME[name], parameters=counting)
+    preset = variant.preset("gpu")
+    near = variant.nearest(preset, "float", lambda each: each["BM"] < preset["BM"])
+    assert near["BM"] in (64, 80)
+    assert len(looks) < 0.05 * math.prod(len(declared[each].values) for each in preset)
