@@ -7,7 +7,7 @@ tests/unit/test_replay.py counts how many unchanged jobs fail, and how many slow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,13 +18,14 @@ import numpy as np
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
 from gemmbench.regress import check
 from gemmbench.regress.compare import BaselineSet, Comparison, compare, match_key, replicates_in
-from gemmbench.suite.options.comparing import CheckOptions, Rules
+from gemmbench.suite.options.comparing import PATIENCE_S, CheckOptions, Rules
+from tests.compare_runs import slowed
+from tests.in_process import NoControl
 
 DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "aa"
 LIBRARIES = ("numpy", "cublas")
@@ -57,22 +58,6 @@ def recorded(path: Path) -> Recording:
     return Recording(path.stem, tuple(replace(run, rows=tuple(each.rows.values())) for each in replicates))
 
 
-def slowed(run: Run, factor: float, only: RowKey | None = None) -> Run:
-    """A run whose rows, or one of them, take longer."""
-    rows = (
-        replace(row, samples=_scaled(row, factor)) if only in (None, match_key(row, row.device)) else row
-        for row in run.rows
-    )
-    return replace(run, rows=tuple(rows))
-
-
-def _scaled(row: Row, factor: float) -> dict[str, Scope]:
-    return {
-        name: replace(scope, seconds=tuple(factor * second for second in scope.seconds))
-        for name, scope in row.samples.items()
-    }
-
-
 def compare_jobs(recording: Recording, factor: float = 1.0) -> Iterator[Comparison]:
     """Each run compared with the run before it, all of its rows made slower."""
     for old, new in zip(recording.runs, recording.runs[1:], strict=False):
@@ -96,28 +81,23 @@ def check_jobs(
 
 def _checked(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
     worker = Replay([{match_key(row, row.device): row for row in run.rows} for run in news])
-    return _job(bases, cast(Worker, worker), rules)
+    return check_with(worker, bases, rules)
 
 
-def _job(bases: Sequence[Run], worker: Worker, rules: Rules) -> Comparison:
-    header = bases[0].header
-    plan = tuple(_case(row) for row in bases[0].rows)
+def check_with(
+    worker: object,
+    bases: Sequence[Run],
+    rules: Rules,
+    rows: Sequence[Row] = (),
+    patience_s: float = PATIENCE_S,
+    clock: Callable[[], float] | None = None,
+) -> Comparison:
+    """What a check says if this worker measures the rows, which are the first base's if none is given."""
     job = check.CheckJob(CheckOptions(), bases)
-    job.baseline, job.plan, job.worker = BaselineSet(tuple(bases), rules), plan, worker
-    job.header = header
-    job.clock = lambda: LOOK_S * len(job.rows)
-    return _result(check.check_rows(job))
-
-
-def _case(row: Row) -> Case:
-    assert row.problem is not None  # in every row of a recording
-    problem = row.problem
-    gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
-    case = Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
-    return replace(case, given=row.given)
-
-
-def _result(steps: Generator[Any, None, Comparison]) -> Comparison:
+    job.baseline, job.worker = BaselineSet(tuple(bases), rules), cast(Worker, worker)
+    job.header, job.plan = bases[0].header, tuple(map(_case, rows or bases[0].rows))
+    job.patience_s, job.clock = patience_s, clock or (lambda: LOOK_S * len(job.rows))
+    steps = check.check_rows(job)
     while True:
         try:
             next(steps)
@@ -125,7 +105,15 @@ def _result(steps: Generator[Any, None, Comparison]) -> Comparison:
             return cast(Comparison, ended.value)
 
 
-class Quiet:
+def _case(row: Row) -> Case:
+    problem = row.problem
+    assert problem is not None  # in every row of a recording
+    gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+    case = Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
+    return replace(case, given=row.given)
+
+
+class Quiet(NoControl):
     """What every worker here has: no control bursts, no limit."""
 
     turn = 0
@@ -133,13 +121,6 @@ class Quiet:
     def stop(self) -> None:
         """Start the next process."""
         self.turn += 1
-
-    def limit(self, seconds: float) -> None:
-        """See `measure.child.Worker`."""
-
-    def prepare(self, *_: object) -> Handle:
-        """There are no control bursts."""
-        raise NotMeasuredError("unsupported", "nothing runs")
 
 
 @dataclass
@@ -195,5 +176,5 @@ def interleaved(
     rules = Rules(threshold, interleaved=True)
     counts: Counter[str] = Counter()
     for _ in range(jobs):
-        counts += _job([base], cast(Worker, worker), rules).counts
+        counts += check_with(worker, [base], rules).counts
     return counts
