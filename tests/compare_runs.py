@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemmbench.model.row import Row, Scope
+from gemmbench.model.row import Row, RowKey, Scope
 from gemmbench.model.run_file import Run, encode
+from gemmbench.regress.compare import match_key
 from tests import fake_runs as fake
 
 HOSTILE = (
@@ -26,6 +27,14 @@ def again(
     run = run or small()
     rows = [_scaled(row, draw, (slow or {}).get(_place(row), 1.0) * machine, noise) for row in run.rows]
     return replace(run, rows=tuple(rows), path=f"run{seed}.jsonl")
+
+
+def slowed(run: Run, factor: float, only: RowKey | None = None) -> Run:
+    """A run whose rows, or one of them, take longer."""
+    rows = (
+        fake.slower(row, factor) if only in (None, match_key(row, row.device)) else row for row in run.rows
+    )
+    return replace(run, rows=tuple(rows))
 
 
 def small(variants: Sequence[str] = ("tiled", "register", "numpy")) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemmbench.model.row import Check, Parameters, Row, Work
+from gemmbench.model.row import Check, Kind, Parameters, Row, Work
 from gemmbench.model.run_file import Run
 from tests import fake_runs as fake
 
@@ -35,7 +35,7 @@ _BYTES = 1 << 32
 
 
 def row(
-    kind: str,
+    kind: Kind,
     variant: str,
     parameters: Parameters,
     seconds: float,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pynvml
-
 from gemmbench.doctor.machine import ExaminedMachine
 from gemmbench.model.device import DeviceFacts
 from tests import fake_runs
+from tests.fake_nvml import FakeNvml
 from tests.fake_proc import OWN, FakeProc
 
 CORES = 8
@@ -80,21 +78,6 @@ CPUFREQ = {
 }
 
 
-class Board:
-    """NVML that answers from a table; what the table lacks is not supported."""
-
-    def __init__(self, answers: dict[str, Any]) -> None:
-        self._answers = answers
-
-    def __getattr__(self, function: str) -> Callable[..., Any]:
-        def answer(board: object, *arguments: object) -> Any:
-            if function not in self._answers:
-                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            return self._answers[function]
-
-        return answer
-
-
 @dataclass
 class Patient:
     """The made-up machine; tests change what it is made of before they look.
@@ -147,7 +130,7 @@ class Patient:
             [each for each in self.devices if each.index in self.chosen],
             blas=self.blas,
             environ=self.environ,
-            nvml=Board(self.board),
+            nvml=FakeNvml(self.board),
             open_board=lambda device: None,
             own=OWN,
             sleep=lambda seconds: self.proc.run(seconds, other=self.other, steal=self.steal),

@@ -11,7 +11,20 @@ from functools import cache
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.row import WHOLE, Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
+from gemmbench.model.row import (
+    WHOLE,
+    Check,
+    Energy,
+    Kind,
+    Launch,
+    Parameters,
+    Problem,
+    RanOn,
+    Row,
+    Scope,
+    Status,
+    Work,
+)
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
 
 ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
@@ -173,7 +186,7 @@ def gemm_row(
 
 
 def probe_row(
-    kind: str,
+    kind: Kind,
     variant: str,
     parameters: Parameters,
     seconds: float,
@@ -187,7 +200,7 @@ def probe_row(
 ) -> Row:
     """An ok row of a probe."""
     samples = {clock: scope(seconds, spread)}
-    row = Row(kind, device, variant, dtype, parameters, "ok", work=work, samples=samples)  # type: ignore[arg-type]
+    row = Row(kind, device, variant, dtype, parameters, "ok", work=work, samples=samples)
     return replace(row, choice=choice or {}, check=check or Check("ok"))
 
 
@@ -199,10 +212,15 @@ def scaled(row: Row, factor: Callable[[], float]) -> dict[str, Scope]:
     }
 
 
+def slower(row: Row, factor: float) -> Row:
+    """A row whose samples all take so many times as long."""
+    return replace(row, samples=scaled(row, lambda: factor))
+
+
 def bad(
-    variant: str, problem: Problem, status: str, reason: str, device: int = 0, dtype: str = "float"
+    variant: str, problem: Problem | None, status: Status, reason: str, device: int = 0, dtype: str = "float"
 ) -> Row:
-    return Row("gemm", device, variant, dtype, {}, status, reason, problem)  # type: ignore[arg-type]
+    return Row("gemm", device, variant, dtype, {}, status, reason, problem)
 
 
 def peak_row(
@@ -274,7 +292,7 @@ def fake_troubled() -> Run:
     device = replace(CPU, name=HOSTILE, warnings=POCL.warnings)
     rows = list(_square_rows())
 
-    def put(variant: str, size: int, status: str, reason: str) -> None:
+    def put(variant: str, size: int, status: Status, reason: str) -> None:
         place = next(n for n, r in enumerate(rows) if r.variant == variant and r.problem.m == size)
         rows[place] = bad(variant, Problem(size, size, size), status, reason)
 
@@ -295,7 +313,7 @@ def fake_many() -> Run:
     rows += [row for row in _square_rows(1, scale=0.1) if row.device == 1]
     rows += _square_rows(0, "half", 0.4)
     rows += [
-        bad(row.variant, row.problem, "unsupported", "the device lacks cl_khr_fp16 (half)", 1, "half")  # type: ignore[arg-type]
+        bad(row.variant, row.problem, "unsupported", "the device lacks cl_khr_fp16 (half)", 1, "half")
         for row in _square_rows(1, "half")
         if row.device == 1
     ]

@@ -10,7 +10,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Partner, Row
+from gemmbench.model.row import Partner, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import FINALIST, TRIAL, round_phase
@@ -45,7 +45,7 @@ class Machine:
         self.now = 0.0
         self.measured: list[Case] = []
         self.policies: list[Policy] = []
-        self.trouble: Callable[[Case], tuple[str, str] | None] = lambda _: None
+        self.trouble: Callable[[Case], tuple[Status, str] | None] = lambda _: None
         self._gflops = gflops or (lambda case: speed(case.parameters))
 
     def clock(self) -> float:
@@ -58,7 +58,7 @@ class Machine:
         self.policies.append(policy)
         found = self.trouble(case)
         if found:
-            row = case.row(*found)  # type: ignore[arg-type]
+            row = case.row(*found)
             return replace(row, needs_s=NEEDS_S if row.status == "skipped" else None)
         plain = case.row("ok")
         assert plain.problem is not None
@@ -93,11 +93,11 @@ def row(
     return replace(made, former=Partner(step.source, other.samples, "register", dict(versus[0])))
 
 
-def bad(parameters: Mapping[str, int], status: str, reason: str) -> Row:
+def bad(parameters: Mapping[str, int], status: Status, reason: str) -> Row:
     """A row of the search without a rate."""
     step = rules.case(fake.CPU, REGISTER, PROBLEM, parameters, TRIAL)
     assert not isinstance(step, Skip)
-    return step.row(status, reason)  # type: ignore[arg-type]
+    return step.row(status, reason)
 
 
 def fake_search() -> list[Row]:
@@ -132,7 +132,7 @@ def fake_tune(gain: float = 1.3, elsewhere: float = 0.9) -> Run:
     return Run(fake.header(WORDS), tuple(rows), "register.jsonl")
 
 
-def without_a_preset(status: str) -> Run:
+def without_a_preset(status: Status) -> Run:
     """A search whose shipped preset has no rate, up to the end of its finals."""
     run = fake_tune()
     shipped = bad(

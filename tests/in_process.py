@@ -8,9 +8,13 @@ from collections.abc import Generator
 from pkgutil import resolve_name
 from typing import Any
 
+import pytest
+
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import CONDUCTORS
 from gemmbench.measure.instrument import Server
-from gemmbench.model.case import Case, Policy, Staged
+from gemmbench.model.case import Case, Policy, Skip, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import (
     AskBatch,
@@ -32,6 +36,7 @@ from gemmbench.model.instrument import (
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
+from gemmbench.suite.plan import gemm_plan
 
 
 class _Machine:
@@ -58,7 +63,7 @@ class InProcess:
     """See `model.instrument.Instrument`."""
 
     def __init__(self, executor: Any) -> None:
-        self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]
+        self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]  # it asks for no more
         self._numbers = itertools.count()
         self._asked: deque[Any] = deque()
 
@@ -108,6 +113,18 @@ class InProcess:
 
     def release(self, handle: int) -> None:
         self._call(Release(handle))
+
+
+def plan_case(
+    device: DeviceFacts, kernel: str | Variant, of: Gemm, *given: Any, may_skip: bool = False, **more: Any
+) -> Case:
+    """What is planned for a kernel, which the device must run, or else the test may be skipped."""
+    variant = BY_NAME[kernel] if isinstance(kernel, str) else kernel
+    (step,) = gemm_plan([device], [variant], [of], *given, **more)
+    if isinstance(step, Skip):
+        assert may_skip, step.row.reason
+        pytest.skip(step.row.reason)
+    return step
 
 
 def measured(

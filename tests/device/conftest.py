@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,11 @@ from gemmbench.gemm.opencl_bench import Bind
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.measure.child import BUILD_OPTIONS
 from gemmbench.measure.machine import OpenCLMachine, caching
+from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import drivers
+from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.selection import select
 
@@ -71,6 +75,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _there_is_a_device(request: pytest.FixtureRequest) -> None:
     if "device" in request.fixturenames:
         assert request.getfixturevalue("device") is not None, "no OpenCL device was found"
+
+
+Plant = Callable[..., None]
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """Replace pieces of the kernels' text, each of which must stand in one of the files."""
+
+    def plant(*pieces: tuple[str, str], files: Sequence[str] = ("gemm/01_naive.cl",)) -> None:
+        text: Any = kernel_files.text
+        assert all(any(old in text(file) for file in files) for old, _ in pieces), pieces
+
+        def planted(*of: str) -> str:
+            source: str = text(*of)
+            for old, new in pieces:
+                source = source.replace(old, new)
+            return source
+
+        monkeypatch.setattr(runtime_module, "text", planted)
+
+    return plant
 
 
 @pytest.fixture

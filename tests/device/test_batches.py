@@ -7,16 +7,14 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
-from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
-from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
 from tests import in_process
-from tests.device.conftest import all_devices, executor
+from tests.device.conftest import Plant, all_devices, executor
+from tests.in_process import plan_case
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -24,8 +22,7 @@ QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
 
 
 def measured(device: DeviceFacts, on: GemmExecutor, name: str, problem: Gemm) -> Row:
-    (case,) = gemm_plan([device], [BY_NAME[name]], [problem])
-    assert isinstance(case, Case), case
+    case = plan_case(device, name, problem)
     return in_process.measured(on, case, QUICK)
 
 
@@ -52,10 +49,9 @@ def test_a_batch_is_right_with_and_without_passes(first: DeviceFacts, name: str)
     ],
 )
 def test_a_kernel_that_does_not_step_through_the_batch_is_wrong(
-    first: DeviceFacts, line: str, planted: str, monkeypatch: pytest.MonkeyPatch
+    first: DeviceFacts, line: str, planted: str, plant: Plant
 ) -> None:
-    source = kernel_files.text
-    monkeypatch.setattr(runtime_module, "text", lambda *file: source(*file).replace(line, planted))
+    plant((line, planted))
     row = measured(first, GemmExecutor(Runtime(first)), "naive", Gemm(5, 4, 3, batch=4))
     assert row.status == "wrong"
     assert "in problem " in row.reason

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from gemmbench.gemm import opencl, opencl_bench
@@ -20,15 +19,15 @@ from gemmbench.gemm.opencl import Clblast, ClblastCall, ClblastExecutor
 from gemmbench.gemm.verify import edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout
-from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import exact_error
+from tests.in_process import plan_case
 
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 CLBLAST = BY_NAME["clblast"]
@@ -63,10 +62,7 @@ def executor(device: DeviceFacts) -> ClblastExecutor:
 
 
 def planned(device: DeviceFacts, problem: Gemm, operands: Operands | None = None) -> Case:
-    (step,) = gemm_plan([device], [CLBLAST], [problem], operands=operands)
-    if isinstance(step, Skip):
-        pytest.skip(step.row.reason)
-    return step
+    return plan_case(device, CLBLAST, problem, operands=operands, may_skip=True)
 
 
 def measured(
@@ -137,7 +133,6 @@ def test_the_clock_stops_when_all_calls_have_run(
     queue = Watched(made.runtime.queue)
     monkeypatch.setattr(made.runtime, "queue", queue)
     batch = bench.start("device", 3)
-    assert isinstance(batch, Batch)
     assert batch.seconds["device"] > 0
     assert queue.log == ["finish", "call", "call", "call", "finish"]  # the clock begins after the first
 
@@ -164,24 +159,8 @@ def test_a_long_problem_has_both_scopes_in_one_batch(
     assert bench.verify("before").check.verdict == "ok"
     monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
     batch = bench.start("host", 2)
-    assert isinstance(batch, Batch)
     assert list(batch.seconds) == ["device", "host"]
     assert 0 < batch.seconds["device"] < batch.seconds["host"]
-
-
-def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:
-    row = measured(device, Gemm(200, 200, 20), replace(QUICK, cold=True))
-    assert any("rotates among 64 operand sets" in note for note in row.notes)
-
-
-def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.random((20, 30), np.float32), rng.random((30, 10), np.float32)
-    np.save(tmp_path / "a.npy", a)
-    np.save(tmp_path / "b.npy", b)
-    own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), None, str(tmp_path / "out.npy"))
-    assert measured(device, Gemm(20, 10, 30, alpha=2.0), operands=own).status == "ok"
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 5), (5, 0, 5), (5, 5, 0)])

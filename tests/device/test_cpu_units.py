@@ -10,15 +10,14 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.verify import ExactTest
-from gemmbench.ladder import BY_NAME, variant_of
+from gemmbench.ladder import variant_of
 from gemmbench.model import kernel_files
-from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import all_devices
+from tests.in_process import plan_case
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -101,8 +100,7 @@ def replace_text(
 
 
 def errors(made: GemmExecutor, kernel: str, problem: Gemm, blocks: dict[str, int]) -> str:
-    (case,) = gemm_plan([made.runtime.facts], [BY_NAME[kernel]], [problem], blocks)
-    assert isinstance(case, Case)
+    case = plan_case(made.runtime.facts, kernel, problem, blocks)
     bind = partial(made.bind, variant_of(case), made._compiled(case), made._programs_of(case))
     test = ExactTest.of(problem)
     return test.error(made._result(test, bind))

@@ -24,7 +24,7 @@ from gemmbench.gemm.opencl_bench import _device_seconds
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Values, laid_out
 from gemmbench.model import instrument, kernel_files
-from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
@@ -35,7 +35,8 @@ from gemmbench.stats import rates
 from gemmbench.suite.plan import gemm_plan
 from gemmbench.suite.selection import select
 from tests import in_process
-from tests.device.conftest import all_devices, exact_error, executor
+from tests.device.conftest import Plant, all_devices, exact_error, executor
+from tests.in_process import plan_case
 
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
@@ -65,9 +66,7 @@ def bound(
     made = executor(device)
     variant = laid_out(BY_NAME[name], Gemm(8, 8, 8, dtype))
     parameters = variant.preset(device.family, overrides, dtype)
-    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)], overrides)
-    if isinstance(step, Skip):
-        pytest.skip(step.row.reason)
+    plan_case(device, variant, Gemm(8, 8, 8, dtype), overrides, may_skip=True)
     parameters = variant.compiled(Gemm(8, 8, 8, dtype), device, parameters)
     programs = made.programs(variant, dtype, parameters)
     return made, partial(made.bind, variant, parameters, programs)
@@ -124,9 +123,7 @@ def test_small_results_are_verified_on_the_launches_that_are_timed(
     """Buffers have at least 16 bytes: the copy that erases a smaller C must not reach the guard cells."""
     policy = replace(QUICK, budget_s=0.01)
     for m, n in sizes:
-        (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(m, n, 64, dtype)])
-        if isinstance(step, Skip):
-            pytest.skip(step.row.reason)
+        step = plan_case(device, name, Gemm(m, n, 64, dtype), may_skip=True)
         row = in_process.measured(executor(device), step, policy, device)
         assert row.status == "ok", (m, n, row.reason)
 
@@ -207,14 +204,13 @@ def test_shared_virtual_memory_brings_the_right_answer_back(
 def test_a_device_without_shared_virtual_memory_is_unsupported(memory: str, has: int, reason: str) -> None:
     lacking = SimpleNamespace(device=SimpleNamespace(svm_capabilities=has), queue=None)
     with pytest.raises(NotMeasuredError, match=reason) as caught:
-        runtime_module.operand(lacking, memory, (2, 2), np.dtype(np.float32))  # type: ignore[arg-type]
+        runtime_module.operand(lacking, memory, (2, 2), np.dtype(np.float32))  # type: ignore[arg-type]  # all that it asks for
     assert caught.value.status == "unsupported"
 
 
 def test_memory_is_free_as_soon_as_a_bench_is_released(device: DeviceFacts) -> None:
     """Also after a batch that nobody verified, as of a trial: a collection would disturb a later batch."""
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(8, 8, 8))
     bench = GemmExecutor(Runtime(device)).prepare(case, Policy())
     started = bench.start("device", 2)
     assert (started if isinstance(started, Batch) else started.finish()).count == 2
@@ -241,8 +237,7 @@ def _assert_it_adds_up(row: Row, memory: str) -> None:
 def test_a_map_cycle_maps_all_three_before_and_after(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (step,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(65, 33, 70)])
-    assert isinstance(step, Case)
+    step = plan_case(device, "tiled", Gemm(65, 33, 70))
     bench = executor(device).prepare(step, Policy(**{**vars(QUICK), "memory": "mapped"}))
     mapped: list[bool] = []
     to_host = runtime_module.Mapped.to_host
@@ -282,16 +277,13 @@ def test_an_upload_without_stamps_is_waited_for_and_a_kernel_without_them_is_an_
 def test_a_long_problem_has_every_scope_in_one_batch(
     device: DeviceFacts, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(60, 60, 60)])
-    assert isinstance(case, Case)
+    case = plan_case(device, name, Gemm(60, 60, 60))
     bench = executor(device).prepare(case, QUICK)
     assert bench.verify("before").check.verdict == "ok"
     short = bench.start("host", 2)
-    assert isinstance(short, Batch)
     assert list(short.seconds) == ["host"]
     monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
     batch = bench.start("host", 2)
-    assert isinstance(batch, Batch)
     assert list(batch.seconds) == ["kernel", "device", "host"]
     seconds = batch.seconds
     assert 0 < seconds["kernel"] <= seconds["device"] < seconds["host"]
@@ -303,12 +295,9 @@ def test_a_long_problem_with_an_image_has_the_device_scope_apart(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the host a matrix goes into its image at once, so that the device scope has one launch more."""
-    (case,) = gemm_plan([device], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64)])
-    if isinstance(case, Skip):
-        pytest.skip(case.row.reason)
+    case = plan_case(device, "image-4x8", Gemm(64, 64, 64), may_skip=True)
     monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
     batch = executor(device).prepare(case, QUICK).start("host", 2)
-    assert isinstance(batch, Batch)
     assert list(batch.seconds) == ["host"]
 
 
@@ -319,8 +308,7 @@ def test_the_first_batch_of_a_long_problem_is_verified(
 ) -> None:
     """The device's clock has no C that was filled before, so another problem is verified there."""
     monkeypatch.setattr(opencl_bench, "_VERIFIED_BATCH_S", 0.0)
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(60, 60, 60)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(60, 60, 60))
     bench = executor(device).prepare(case, QUICK)
     assert bench.verify("before").check == Check("ok")
     if not is_right:  # a kernel that integers do not find out
@@ -345,8 +333,7 @@ def test_every_batch_of_a_long_problem_is_compared_and_nothing_runs_after(
     """
     monkeypatch.setattr(opencl_bench, "_VERIFIED_BATCH_S", 0.0)
     monkeypatch.setattr(executor(device).runtime, "has_clock", clock == "host")
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(60, 60, 60)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(60, 60, 60))
     bench = executor(device).prepare(case, QUICK)
     assert bench.verify("before").check == Check("ok")
     for batch in range(3):
@@ -378,17 +365,6 @@ def test_what_cannot_finish_is_skipped_with_a_prediction(
     with pytest.raises(NotMeasuredError, match=r"one problem takes about .* --budget \d+ runs it") as caught:
         measured(device, "naive", Gemm(2048, 2048, 2048), policy)
     assert caught.value.status == "skipped"
-
-
-def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: Any) -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.random((20, 30), np.float32), np.asfortranarray(rng.random((30, 10), np.float32))
-    np.save(tmp_path / "a.npy", a)
-    np.save(tmp_path / "b.npy", b)
-    own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), None, str(tmp_path / "out.npy"))
-    row = measured(device, "padded", Gemm(20, 10, 30, alpha=2.0), operands=own)
-    assert row.status == "ok"
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
 
 
 def test_the_batches_are_shared_among_the_launches(device: DeviceFacts) -> None:
@@ -432,16 +408,9 @@ BREAKS = {
 
 @pytest.mark.usefixtures("unoptimized")
 @pytest.mark.parametrize("fault", BREAKS)
-def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, old, new = BREAKS[fault]
-    text = kernel_files.text
-
-    def broken(file: str, root: str) -> str:
-        source = text(file, root)
-        return source.replace(old, new)
-
-    assert any(old in text(file) for file in BY_NAME[name].files)
-    monkeypatch.setattr(runtime_module, "text", broken)
+def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, plant: Plant) -> None:
+    name, *piece = BREAKS[fault]
+    plant(piece, files=BY_NAME[name].files)
     (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(50, 50, 50)])
     if isinstance(step, Skip) and BY_NAME[name].needs.device_type not in ("", device.type):
         pytest.skip(step.row.reason)  # cpu-packed is for CPUs: on a GPU there is no copy of it to break
@@ -454,8 +423,7 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
 
 def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime_module, "text", lambda *_: "__kernel void naive() { undeclared = 1; }")
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    assert isinstance(step, Case)
+    step = plan_case(device, "naive", Gemm(8, 8, 8))
     with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
         in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)
     assert len(caught.value.reason) < 2000
@@ -470,8 +438,7 @@ def in_turn(
     source = file.read_text(encoding="utf-8")
     assert old in source
     file.write_text(source.replace(old, new), encoding="utf-8")
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
-    assert isinstance(step, Case)
+    step = plan_case(device, "naive", Gemm(50, 50, 50, beta=beta))
     policy = replace(QUICK, memory=memory)
     return in_process.measured(
         executor(device), replace(step, partner=replace(step, kernels=str(folder))), policy
@@ -485,7 +452,6 @@ def test_a_kernel_is_interleaved_with_its_old_version(
 ) -> None:
     row = in_turn(device, tmp_path / "kernels", "/*", "/* as it was\n *", beta, memory)
     assert row.status == "ok"
-    assert row.former is not None
     assert row.former.source == BY_NAME["naive"].fingerprint("float", {}, str(tmp_path / "kernels"))
     assert row.former.source != row.source
     assert set(row.samples) - {"chain"} == {"kernel", "device", "host"}
@@ -535,16 +501,14 @@ def test_a_wrong_kernel_is_wrong_whatever_the_old_kernel_is(
         return source if root else source.replace("column >= n", "column >= n || m == 50")
 
     monkeypatch.setattr(runtime_module, "text", broken)
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
-    assert isinstance(step, Case)
+    step = plan_case(device, "naive", Gemm(50, 50, 50))
     case = replace(step, partner=replace(step, kernels=str(tmp_path)))
     row = in_process.measured(GemmExecutor(Runtime(device)), case, QUICK)
     assert row.status == "wrong"
 
 
 def test_a_missing_old_kernel_is_reported(device: DeviceFacts, tmp_path: Path) -> None:
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    assert isinstance(step, Case)
+    step = plan_case(device, "naive", Gemm(8, 8, 8))
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
         in_process.measured(
             executor(device), replace(step, partner=replace(step, kernels=str(tmp_path))), QUICK

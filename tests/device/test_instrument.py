@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 from gemmbench.gemm.opencl_bench import GemmBench
-from gemmbench.ladder import BY_NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import POCL_CACHE, Worker
 from gemmbench.measure.sampling import alone, in_turn
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Handle
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Mapped
-from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
-from tests.in_process import InProcess
+from tests.in_process import InProcess, plan_case
 
 QUICK = Policy(budget_s=60.0, batch_s=0.002, min_batches=5, precision=10.0)
 
@@ -34,8 +32,7 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
 def prepared(
     device: DeviceFacts, like: Handle | None = None, beta: float = 0.5, memory: str = "auto"
 ) -> Handle:
-    (case,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(96, 80, 64, beta=beta)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "tiled", Gemm(96, 80, 64, beta=beta))
     instrument = like.instrument if like else InProcess(executor(device))
     policy = replace(QUICK, memory=memory)
     return instrument.prepare(case, device, policy, like.number if like else None)
@@ -107,7 +104,6 @@ def test_the_measuring_process_leaves_no_file(
     monkeypatch.setenv(POCL_CACHE, str(tmp_path))
     with Worker(machine.default) as worker:
         here = next(each for each in worker.devices()[0] if each.address == device.address)
-        (case,) = gemm_plan([here], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
-        assert isinstance(case, Case)
+        case = plan_case(here, "naive", Gemm(32, 32, 32))
         worker.prepare(case, here, QUICK).batch("device", 1)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -10,14 +10,12 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
-from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan
-from tests.device.conftest import exact_error
+from tests.device.conftest import Plant, exact_error
 
 VARIANT = BY_NAME["intel-block"]
 NEEDED = "cl_intel_subgroups"
@@ -60,13 +58,9 @@ def test_exact_with_every_size_of_sub_group(device: DeviceFacts, lanes: int, dty
         ("column + j * LANES < n", "column + j * LANES < n - 1"),
     ],
 )
-def test_a_broken_copy_is_caught(
-    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_copy_is_caught(device: DeviceFacts, old: str, new: str, plant: Plant) -> None:
     needs_blocks(device)
-    text = kernel_files.text
-    assert old in text(VARIANT.files[0])
-    monkeypatch.setattr(runtime_module, "text", lambda *file: text(*file).replace(old, new))
+    plant((old, new), files=VARIANT.files)
     assert any(answers(device, "float", {**SMALL, "LANES": 8}))
 
 

@@ -9,10 +9,9 @@ import pytest
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.ladder.variant import Layout, round_up
-from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import all_devices, executor
+from tests.in_process import plan_case
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -43,9 +42,7 @@ def test_exact_in_every_layout(name: str, dtype: str, ops: str) -> None:
     made = executor(device)
     for m, n, k in SHAPES:
         problem = Gemm(m, n, k, dtype, 2.0, -1.0, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
-        (case,) = gemm_plan([device], [BY_NAME[name]], [problem])
-        if not isinstance(case, Case):
-            pytest.skip(case.row.reason)
+        case = plan_case(device, name, problem, may_skip=True)
         parameters = made._compiled(case)
         bind = partial(made.bind, variant_of(case), parameters, made._programs_of(case))
         fitting = Layout(*(round_up(length, WIDEST) for length in problem.tight))

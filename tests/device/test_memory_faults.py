@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
-from gemmbench.opencl import runtime
 from gemmbench.probes import memory_opencl
+from gemmbench.probes.memory import BY_NAME
 from gemmbench.probes.memory_opencl import Enqueue
 from tests.device import memory
+from tests.device.conftest import Plant
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -39,20 +39,12 @@ KERNEL_FAULTS = [
 
 @pytest.mark.parametrize(("variant", "right", "wrong", "reason"), KERNEL_FAULTS)
 def test_a_fault_in_a_kernel_is_suspect(
-    device: DeviceFacts, variant: str, right: str, wrong: str, reason: str, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, variant: str, right: str, wrong: str, reason: str, plant: Plant
 ) -> None:
     if variant.startswith("image") and not device.images:
         pytest.skip("the device has no images")
-    text = kernel_files.text
-    changed: list[bool] = []
-
-    def faulty(file: str, root: str) -> str:
-        changed.append(right in text(file, root))
-        return text(file, root).replace(right, wrong)
-
-    monkeypatch.setattr(runtime, "text", faulty)
+    plant((right, wrong), files=(BY_NAME[variant].file,))
     row = memory.run(device, memory.case(device, variant), fresh=True)
-    assert any(changed), "the kernel does not say so any more"
     assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above a ceiling, too
     assert any(reason in text for text in row.check.reasons)
 

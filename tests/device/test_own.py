@@ -13,16 +13,16 @@ from gemmbench.cli import main
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder.own import own_kernel
 from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
 from gemmbench.suite.selection import select
 from tests import in_process
 from tests.device.conftest import all_devices
+from tests.in_process import plan_case
 from tests.own_kernel import MINE
 
 QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
@@ -48,8 +48,7 @@ def measured(folder: Path, runs: GemmExecutor, changes: list[tuple[str, str]], p
         assert old in text
         text = text.replace(old, new)
     (folder / "mine.cl").write_text(text, encoding="utf-8")
-    (step,) = gemm_plan([runs.runtime.facts], [own_kernel(folder / "mine.cl")], [problem])
-    assert isinstance(step, Case)
+    step = plan_case(runs.runtime.facts, own_kernel(folder / "mine.cl"), problem)
     return in_process.measured(runs, step, QUICK)
 
 
@@ -117,8 +116,7 @@ def measured_loop(folder: Path, runs: GemmExecutor, changes: list[tuple[str, str
         assert old in text
         text = text.replace(old, new)
     (folder / "mine.cl").write_text(text, encoding="utf-8")
-    (step,) = gemm_plan([runs.runtime.facts], [own_kernel(folder / "mine.cl")], [Gemm(16, 16, 16)])
-    assert isinstance(step, Case)
+    step = plan_case(runs.runtime.facts, own_kernel(folder / "mine.cl"), Gemm(16, 16, 16))
     return in_process.measured(runs, step, QUICK)
 
 
@@ -249,8 +247,7 @@ def test_a_name_that_macros_make_is_launched(tmp_path: Path, runs: GemmExecutor)
 def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:
     """What a kernel left in its padded copy of C is no answer of a kernel that then does nothing."""
     (tmp_path / "mine.cl").write_text(MINE.replace("tile ", "pad = true\ntile "), encoding="utf-8")
-    (case,) = gemm_plan([runs.runtime.facts], [own_kernel(tmp_path / "mine.cl")], [Gemm(7, 9, 8)])
-    assert isinstance(case, Case)
+    case = plan_case(runs.runtime.facts, own_kernel(tmp_path / "mine.cl"), Gemm(7, 9, 8))
     bench = runs.prepare(case, QUICK)
     assert bench.verify("before").check.verdict == "ok"
     for plan in (bench._prepared, bench._hosted):

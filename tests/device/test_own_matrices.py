@@ -12,16 +12,15 @@ import pytest
 
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.operands import read_header
-from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
-from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
+from tests.in_process import plan_case
 
 Array = npt.NDArray[Any]
 
@@ -55,9 +54,7 @@ def saved(folder: Path, values: dict[str, Array]) -> Operands:
 
 
 def case(device: DeviceFacts, variant: str, problem: Gemm, own: Operands) -> Case:
-    (step,) = gemm_plan([device], [BY_NAME[variant]], [problem], operands=own)
-    assert isinstance(step, Case)
-    return step
+    return plan_case(device, variant, problem, operands=own)
 
 
 def run(device: DeviceFacts, variant: str, problem: Gemm, own: Operands) -> Row:

@@ -80,7 +80,6 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert isinstance(case, Case)
     row = in_process.measured(ProbeExecutor(runtime(device)), case, QUICK, device)
     assert row.status == "ok"
-    assert row.work is not None
     loop = ("items", "chains", "unroll", "trips")
     items, count, unroll, trips = (int(row.choice[name]) for name in loop)
     assert row.work.flops == 2 * items * 4 * count * unroll * trips

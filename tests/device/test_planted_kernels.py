@@ -13,13 +13,13 @@ from gemmbench.gemm.opencl_bench import GemmBench
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout
 from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import When
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
+from tests.device.conftest import Plant
+from tests.in_process import plan_case
 
 pytestmark = pytest.mark.usefixtures("unoptimized")
 
@@ -67,9 +67,7 @@ IN_PARTS = Path("nv-async", Gemm(256, 256, 8192), ("nv_async", "sum_parts"))  # 
 
 
 def prepared(device: DeviceFacts, path: Path) -> GemmBench:
-    (case,) = gemm_plan([device], [BY_NAME[path.kernel]], [path.problem])
-    if not isinstance(case, Case):
-        pytest.skip(case.row.reason)
+    case = plan_case(device, path.kernel, path.problem, may_skip=True)
     case = replace(case, parameters={**case.parameters, **path.parameters})
     return GemmExecutor(Runtime(device)).prepare(case, QUICK)
 
@@ -140,14 +138,11 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_one_launch_is_found(
-    device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_in_one_launch_is_found(device: DeviceFacts, fault: str, plant: Plant) -> None:
     name, old, new, checks = FAULTS[fault]
-    text: Any = kernel_files.text
     paths = {**PATHS, "nv-async in parts": IN_PARTS}
     files = BY_NAME[paths[name].kernel].files
-    assert sum(text(file).count(old) for file in files) == 1
-    monkeypatch.setattr(runtime_module, "text", lambda *of: text(*of).replace(old, new))
+    assert sum(kernel_files.text(file).count(old) for file in files) == 1
+    plant((old, new), files=files)
     bench = prepared(device, paths[name])
     assert [bench.verify(when).check.verdict for when in checks] == ["wrong"] * len(checks)

@@ -10,15 +10,16 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK
 from gemmbench.opencl import discovery, drivers, runtime
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan
 from gemmbench.suite.selection import select
+from tests.in_process import plan_case
 
 
 class NoProfiling:
@@ -41,14 +42,12 @@ def test_without_event_times_the_wall_clock_is_used_and_a_note_says_so(
     monkeypatch.setattr("pyopencl.CommandQueue", NoProfiling(refuses))
     opened = Runtime(device)
     assert not opened.has_clock
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(64, 64, 64)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(64, 64, 64))
     bench = GemmExecutor(opened).prepare(case, Policy())
     assert bench.prepared.notes == (NO_CLOCK,)
     assert bench.verify("before").check.verdict == "ok"
     for clock in bench.prepared.clocks:
         batch = bench.start(clock, 5)
-        assert isinstance(batch, Batch)
         assert all(seconds > 0 for seconds in batch.seconds.values())
     assert bench.verify("after").check.verdict == "ok"
 

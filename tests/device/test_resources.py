@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
+from tests.in_process import plan_case
 
 
 @pytest.mark.every_driver
 @pytest.mark.parametrize("name", ["naive", "tiled", "padded", "image-4x8"])
 def test_a_variant_is_inspected_pass_by_pass(device: DeviceFacts, name: str) -> None:
     variant = BY_NAME[name]
-    (case,) = gemm_plan([device], [variant], [Gemm(64, 64, 64)])
-    assert isinstance(case, Case)
+    case = plan_case(device, variant, Gemm(64, 64, 64))
     built = executor(device).build(case)
     assert built.source == case.source
     assert [kernel.role for kernel in built.resources].count("multiply") == 1

@@ -15,17 +15,17 @@ from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import GemmBench, PreparedLaunch, ResultComparer
 from gemmbench.ladder import BY_NAME
-from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import Batch, NotMeasuredError, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
-from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
+from tests.device.conftest import Plant
+from tests.in_process import plan_case
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +59,7 @@ FAULTS = {
 def _measured(
     device: DeviceFacts, problem: Gemm, own: Operands, policy: Policy = QUICK, name: str = "naive"
 ) -> Row:
-    (step,) = gemm_plan([device], [BY_NAME[name]], [problem], operands=own)
-    if not isinstance(step, Case):
-        pytest.skip(step.row.reason)
+    step = plan_case(device, name, problem, operands=own, may_skip=True)
     return in_process.measured(GemmExecutor(Runtime(device)), step, policy)
 
 
@@ -79,9 +77,9 @@ def _own(folder: Path, dtype: str, draw: str) -> Operands:
 @pytest.mark.parametrize("dtype", ["float", "double", "half"])
 @pytest.mark.parametrize("fault", ["", *FAULTS])
 def test_a_planted_fault_is_wrong_and_writes_nothing(
-    device: DeviceFacts, fault: str, dtype: str, draw: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, fault: str, dtype: str, draw: str, tmp_path: Path, plant: Plant
 ) -> None:
-    plant(monkeypatch, fault)
+    plant(*([FAULTS[fault]] if fault else ()))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, dtype), _own(tmp_path, dtype, draw))
     if not fault:
         assert (row.status, row.reason) == ("ok", "")
@@ -95,18 +93,6 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
         assert not (tmp_path / "out.npy").exists()
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    text = kernel_files.text
-    old, new = FAULTS.get(fault, ("", ""))
-    assert old in text("gemm/01_naive.cl")
-
-    def planted(file: str, root: str = "") -> str:
-        source = text(file, root)
-        return source.replace(old, new) if fault else source
-
-    monkeypatch.setattr(runtime_module, "text", planted)
-
-
 @pytest.mark.parametrize("name", ["naive", "image-4x8"])
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
@@ -118,7 +104,6 @@ def test_a_right_kernel_passes_before_and_after(
     own = _own(tmp_path, "float", "normal")
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta, alpha=1.5), own, policy, name)
     assert (row.status, row.reason) == ("ok", "")
-    assert row.check_after is not None
     assert row.check_after.verdict == "ok"
     a, b, out = (np.load(tmp_path / f"{name}.npy").astype(float) for name in ("a", "b", "out"))
     if beta == 0:
@@ -126,41 +111,22 @@ def test_a_right_kernel_passes_before_and_after(
 
 
 def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
-    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, plant: Plant
 ) -> None:
     """It remembers in C itself: an element that is a right answer already is left alone."""
-    old, new = "*c = beta == 0", "if (m > 200 && fabs(*c) > 2) return; *c = beta == 0"
-    text: Any = kernel_files.text
-    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(old, new))
+    plant(("*c = beta == 0", "if (m > 200 && fabs(*c) > 2) return; *c = beta == 0"))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=0.5), Operands())
     assert row.status == "wrong"
 
 
-def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(
-    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(device: DeviceFacts, plant: Plant) -> None:
     """Neither the exact test nor generated operands have any above 2: those of Freivalds' check do."""
-    text: Any = kernel_files.text
-    clamped = "sum += clamp(a[p], (REAL)-2, (REAL)2)"
-    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(_STEP, clamped))
+    plant((_STEP, "sum += clamp(a[p], (REAL)-2, (REAL)2)"))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands())
     assert row.status == "wrong"
 
 
 _BEGIN = "if (row >= m || column >= n)\n        return;"
-
-
-def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
-    """Replace pieces of naive's source."""
-    text = kernel_files.text
-
-    def planted(*names: Any) -> str:
-        source = text(*names)
-        for old, new in pieces:
-            source = source.replace(old, new)
-        return source
-
-    monkeypatch.setattr(runtime_module, "text", planted)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -176,10 +142,10 @@ def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
     ],
 )
 def test_a_kernel_that_writes_where_it_may_not_is_wrong(
-    device: DeviceFacts, writes: str, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, writes: str, reason: str, memory: str, plant: Plant
 ) -> None:
     """At the timed size alone: the exact test does not see it."""
-    replaced(monkeypatch, (_BEGIN, _BEGIN + writes))
+    plant((_BEGIN, _BEGIN + writes))
     policy = replace(QUICK, memory=memory, budget_s=1.0)
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands(), policy)
     assert (row.status, row.samples) == ("wrong", {})
@@ -195,9 +161,9 @@ _WRITES = {
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("reason", _WRITES)
 def test_what_one_kernel_writes_is_no_fault_of_the_interleaved_kernel(
-    device: DeviceFacts, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
+    device: DeviceFacts, reason: str, memory: str, plant: Plant
 ) -> None:
-    replaced(monkeypatch, (_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))
+    plant((_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))
     present, former = in_turn(device, "tiled", "naive", memory)
     assert present.verify("before").check.verdict == "ok"
     assert former.verify("before").check.verdict == "wrong"
@@ -227,8 +193,7 @@ def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
 def test_what_the_devices_batches_wrote_is_not_hidden_by_the_hosts(
     device: DeviceFacts, memory: str, beta: float
 ) -> None:
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE, beta=beta)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(SIZE, SIZE, SIZE, beta=beta))
     bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory))
     assert bench.verify("before").check.verdict == "ok"
     for scribbles, reasons in ((True, ("A was written",)), (False, ())):
@@ -313,8 +278,7 @@ def prepared(
     device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE
 ) -> GemmBench:
     """Naive, verified once."""
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size, beta=beta)])
-    assert isinstance(case, Case)
+    case = plan_case(device, "naive", Gemm(size, size, size, beta=beta))
     bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory, cold=cold))
     assert bench.verify("before").check.verdict == "ok"
     return bench
@@ -351,9 +315,7 @@ def test_operands_that_were_written_are_filled_again_and_others_are_the_suites_o
     device: DeviceFacts, memory: str, name: str
 ) -> None:
     """Of a kernel that was verified twice, the operands of the first time were taken for its writing."""
-    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(SIZE, SIZE, SIZE)])
-    if not isinstance(case, Case):
-        pytest.skip(case.row.reason)
+    case = plan_case(device, name, Gemm(SIZE, SIZE, SIZE), may_skip=True)
     bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory))
     whens: list[When] = ["before", "after", "after"]
     assert [bench.verify(when).check.reasons for when in whens] == [()] * 3
@@ -369,8 +331,7 @@ def test_operands_that_were_written_are_filled_again_and_others_are_the_suites_o
 def test_no_buffer_is_larger_than_the_device_allows(device: DeviceFacts, spare: int, memory: str) -> None:
     nbytes = 4 * SIZE * SIZE
     few = replace(device, max_alloc_bytes=nbytes + spare)
-    (case,) = gemm_plan([few], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE)])
-    assert isinstance(case, Case)
+    case = plan_case(few, "naive", Gemm(SIZE, SIZE, SIZE))
     bench = GemmExecutor(Runtime(few)).prepare(case, replace(QUICK, memory=memory))
     sizes = [operand.buffer.size for operand in bench._operands[0]]
     room = 4096 if device.family == "gpu-nvidia" else spare  # its driver exceeds what it reports

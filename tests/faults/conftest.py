@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,8 +53,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start ``gemmbench WORDS`` in the test's folder; see `process.start`."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(*words: str | bytes, **more: object) -> subprocess.Popen[str]:
-        found = process.start(tmp_path, *words, **more)  # type: ignore[arg-type]
+    def begin(*words: str | bytes, **more: Any) -> subprocess.Popen[str]:
+        found = process.start(tmp_path, *words, **more)
         started.append(found)
         return found
 

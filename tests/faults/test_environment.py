@@ -110,5 +110,5 @@ def test_time_in_which_the_process_was_stopped_does_not_count(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    pipe = Pipe(Slow(clock, list(waits)))  # type: ignore[arg-type]
+    pipe = Pipe(Slow(clock, list(waits)))  # type: ignore[arg-type]  # all that it asks for
     assert (pipe.wait(5.0), pipe.stopped_s) == (answer, stopped_s)

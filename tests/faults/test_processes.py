@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Pipe, Worker, WorkerError
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
 from gemmbench.model.units import counted
-from gemmbench.suite.plan import gemm_plan
 from gemmbench.tune.session import measure_with
 from tests import fake_runs
 from tests.cli.conftest import Call
@@ -26,6 +24,7 @@ from tests.faults import machine
 from tests.faults.conftest import Start
 from tests.faults.ledger import Entry
 from tests.faults.process import assert_no_orphans, assert_sentence, driver_child, finish, keys, wait_for
+from tests.in_process import plan_case
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds children and orphans in /proc")
 
@@ -189,15 +188,13 @@ class Stillborn(Worker):
 
     def _start(self) -> Pipe:
         pipe = super()._start()
-        assert self._process is not None
         self._process.kill()
         self._process.wait()
         return pipe
 
 
 def test_a_child_that_dies_again_and_again_is_a_row() -> None:
-    (case,) = gemm_plan([fake_runs.CPU], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    assert isinstance(case, Case)
+    case = plan_case(fake_runs.CPU, "naive", Gemm(8, 8, 8))
     with Stillborn(machine.make) as worker:
         row = measure_with(worker, fake_runs.CPU)(case, Policy())
         assert row.status == "crashed"
