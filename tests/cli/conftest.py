@@ -41,17 +41,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     monkeypatch.setattr(child, "subprocess", forked.STARTS)
-    for name in (
-        "GEMMBENCH_DEVICE",
-        "GEMMBENCH_FAKE_DEVICES",
-        "GEMMBENCH_FAKE_FAULTS",
-        "GEMMBENCH_FAKE_GAINS",
-        "GEMMBENCH_FAKE_LOG",
-        "GITHUB_ACTIONS",
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "LINES",
-    ):
+    fakes = (f"FAKE_{name}" for name in ("DEVICES", "FAULTS", "GAINS", "LOG"))
+    ours = (f"GEMMBENCH_{name}" for name in ("DEVICE", *fakes))
+    for name in (*ours, "GITHUB_ACTIONS", "NO_COLOR", "FORCE_COLOR", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -92,7 +92,9 @@ class FakeMachine:
             top = max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
             top *= TOP[case.dtype] / TOP["float"]  # no multiplication is faster than its type's peak
             gflops = top * case.problem.k / (case.problem.k + 64) * _gain(case)
-            row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
+            row = case.row("ok")
+            assert row.problem is not None
+            row = fake_runs.gemm_row(case.variant, row.problem, gflops, case.device, transfer=0.5)
             row = replace(row, source=case.source)
         if policy.energy:
             row = replace(row, energy=fake_runs.energy(row, device))

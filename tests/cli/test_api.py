@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import types
 import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +25,6 @@ from gemmbench import api
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.regress.check import AAReport, aa_sheets
-from gemmbench.regress.compare import Comparison
 from gemmbench.regress.results import conclusion
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import html
@@ -124,7 +122,6 @@ def test_what_python_can_pass_wrong(values: dict[str, Any], sentence: str) -> No
 def test_nothing_measured_has_the_rows() -> None:
     with pytest.raises(gb.NothingMeasured, match="naive half: unsupported") as error:
         gb.square(device="pocl", dtype="half", sizes=8, kernels="naive", quiet=True)
-    assert error.value.run is not None
     assert [row["status"] for row in error.value.run.records() if row["variant"] == "naive"] == [
         "unsupported"
     ]
@@ -162,19 +159,7 @@ def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_show_is_the_commands_own_table(
     command: str, call: Call, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    words = command.replace("coarse", "naive,coarse").split() if "WPT" in command else command.split()
-    if "WPT" in command:
-        words = [
-            "sweep-k",
-            "--k-max",
-            "128",
-            "--kernel",
-            "tiled",
-            "--no-peak",
-            "--param",
-            "TS=8",
-            "--remeasure",
-        ]
+    words = command.split()
     table = call(*words, "--save", str(tmp_path / "line.jsonl"))
     assert table.exit_code == 0, table.stderr
     run = function(words[0])(**keywords(words), save=tmp_path / "api.jsonl")
@@ -219,11 +204,6 @@ def test_records_are_what_show_prints_as_json(call: Call, tmp_path: Path) -> Non
     run = gb.square(**QUICK, device="all", energy=True, save=path)
     assert run.records() == json.loads(call("show", str(path), "--format", "json").stdout)
     assert gb.load(path).records() == run.records()
-    contract = (
-        "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
-        "gflops gbps latency_s energy_j width noise"
-    )
-    assert all(row.keys() >= set(contract.split()) for row in run.records())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "plots").glob("*.jsonl")), ids=lambda path: path.stem)
@@ -259,11 +239,9 @@ def test_a_chart_without_a_path_is_shown_in_the_notebook(tmp_path: Path) -> None
     run = gb.square(**QUICK)
     chart = run.plot(kind="host-device")
     run.plot(tmp_path / "out.png", kind="host-device")
-    assert chart is not None
     assert chart._repr_png_() == (tmp_path / "out.png").read_bytes()
     assert len(repr(chart)) < 100
     default = run.plot()
-    assert default is not None
     assert default._repr_png_() not in (b"", chart._repr_png_())
     with pytest.raises(gb.UsageError, match="unknown kind of chart 'nonsense'; there are"):
         run.plot(kind="nonsense")
@@ -336,7 +314,6 @@ def test_compare_and_check(call: Call, tmp_path: Path, monkeypatch: pytest.Monke
     again = gb.compare("base.jsonl", run, threshold="10 %")
     assert again.counts == same.counts
     checked = gb.check(base, budget=0.05, quiet=True)
-    assert isinstance(checked, Comparison)
     assert checked.news[0].header.policy.budget_s == 0.05
     assert isinstance(gb.check("base.jsonl", aa=2), AAReport)
     with pytest.raises(gb.UsageError, match="is both baseline and new run"):
@@ -489,10 +466,3 @@ def test_readmes_lines_in_a_console(
     assert console.locals["rows"]
     assert Path("out.png").exists()
     assert Path("run.jsonl").exists()
-
-
-def test_the_helpers_of_this_file() -> None:
-    assert keywords(shlex.split("square --no-peak --param A=1 --param B=2 -v --budget 1")) == {
-        "peak": False, "params": ["A=1", "B=2"], "verbose": True, "budget": "1",
-    }  # fmt: skip
-    assert isinstance(gb, types.ModuleType)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
 from gemmbench import cli
@@ -69,23 +68,14 @@ def test_workloads_of_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("shapes.csv").write_text("name,m,n,k\r\nmine,8,16,100\r\n,5,6,7\r\nagain,8,16,100\r\n", "utf-8-sig")
-    words = (
-        "workloads",
-        "--file",
-        "shapes.csv",
-        "--kernel",
-        "naive,tiled",
-        "--no-peak",
-        "--save",
-        "run.jsonl",
-    )
-    result = call(*words)
+    words = "workloads --file shapes.csv --kernel naive,tiled --no-peak --save run.jsonl"
+    result = call(*words.split())
     assert (result.exit_code, result.stderr) == (0, "Saved 6 rows in run.jsonl.\n")
     golden("command-workloads-file.txt", result.stdout)
     rows = load("run.jsonl").rows
     assert [row.label for row in rows[::3]] == ["mine = again", "shapes.csv:3"]
     assert json.loads(call("show", "run.jsonl", "--format", "json").stdout)[0]["label"] == "mine = again"
-    assert call(*words, "--resume").stdout == result.stdout
+    assert call(*words.split(), "--resume").stdout == result.stdout
     assert len(load("run.jsonl").rows) == 6
 
 
@@ -153,38 +143,6 @@ def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch
         rounded = json.loads(text, parse_float=lambda figure: float(f"{float(figure):.12g}"))
         text = json.dumps(rounded[4:6], indent=1)  # before the peaks
     golden(f"command-show-{form}.txt", text)
-
-
-def test_show_json_has_the_fields_of_the_contract(call: Call, tmp_path: Path) -> None:
-    path = str(tmp_path / "run.jsonl")
-    call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--bandwidth", "--save", path)
-    rows = json.loads(call("show", path, "--format", "json").stdout)
-    fields = [
-        "kind",
-        "variant",
-        "dtype",
-        "m",
-        "n",
-        "k",
-        "status",
-        "reason",
-        "kernel_gflops",
-        "device_gflops",
-        "host_gflops",
-        "peak_fraction",
-        "gflops",
-        "gbps",
-        "latency_s",
-        "energy_j",
-        "width",
-        "noise",
-    ]
-    wanted = {"peak": "gflops", "bandwidth": "gbps", "gemm": "host_gflops"}
-    assert {row["kind"] for row in rows} == wanted.keys()
-    for row in rows:
-        assert row.keys() >= set(fields)
-        assert row["status"] == "ok"
-        assert row[wanted[row["kind"]]] > 0
 
 
 def test_peak_json_is_nothing_but_json(call: Call) -> None:
@@ -258,12 +216,6 @@ def test_a_dry_run_measures_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_line_of_a_table_ends_with_blanks(call: Call) -> None:
-    lines = call("kernels").stdout.splitlines()
-    assert lines
-    assert not [line for line in lines if line != line.rstrip()]
-
-
 def test_charts(call: Call, tmp_path: Path) -> None:
     run, first, second = (tmp_path / name for name in ("run.jsonl", "a.svg", "b.svg"))
     measured = call("square", "--sizes", "8,16", "--save", str(run), "--plot", str(first))
@@ -271,11 +223,6 @@ def test_charts(call: Call, tmp_path: Path) -> None:
     assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n{ladder}"
     assert call("plot", str(run), "--plot", str(second)).exit_code == 0
     assert second.read_bytes() == first.read_bytes()
-
-
-def test_the_peak_has_a_chart(call: Call, tmp_path: Path) -> None:
-    assert call("peak", "--plot", str(tmp_path / "peak.svg"), "-q").exit_code == 0
-    assert "double" in (tmp_path / "peak.svg").read_text()
 
 
 def test_the_host_alone_may_be_asked_for(call: Call) -> None:
@@ -322,7 +269,6 @@ def test_short_helps_are_the_first_lines_of_the_help() -> None:
     for name, (module, line) in cli.COMMANDS.items():
         made = importlib.import_module(f"gemmbench.cli.{module}")
         command = getattr(made, f"{name.replace('-', '_')}_command")
-        assert isinstance(command, click.Command)
         assert command.name == name
         assert (command.help or "").splitlines()[0] == line
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,37 +115,11 @@ def test_what_is_no_file_may_be_written_twice(call: Call) -> None:
     assert call("compare", "base1.jsonl", "same.jsonl", *words).exit_code == 0
 
 
-def test_every_format_at_once(call: Call) -> None:
-    files = "junit=r.xml markdown=r.md json=r.json github=r.txt table=t.txt"
-    words = [word for file in files.split() for word in ("--write", file)]
-    result = call("compare", "base1.jsonl", "slow.jsonl", "--threshold", "5%", "--format", "github", *words)
-    assert result.exit_code == EXIT_WRONG
-    assert result.stdout == Path("r.txt").read_text()
-    assert result.stdout.startswith("::error title=gemmbench%3A tiled float 512::slower: ")
-    (suite,) = xml.etree.ElementTree.parse("r.xml").getroot()
-    assert suite.attrib["failures"] == "1"
-    assert Path("r.md").read_text().startswith("### gemmbench: 1 slower, ")
-    assert json.loads(Path("r.json").read_text())["verdicts"]["slower"] == 1
-    assert "tiled" in Path("t.txt").read_text()
-    assert result.stderr.splitlines() == [
-        f"Wrote {name}." for name in ("r.xml", "r.md", "r.json", "r.txt", "t.txt")
-    ]
-
-
 @pytest.mark.parametrize("form", ["table", "markdown", "junit", "json", "github"])
 def test_formats_on_stdout(form: str, call: Call) -> None:
     result = call("compare", "base1.jsonl", "same.jsonl", "--format", form)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("\n")
-
-
-def test_several_new_runs_stand_after_the_dashes(call: Call) -> None:
-    result = call(
-        "compare", "--format", "json", "base1.jsonl", "base2.jsonl", "--", "same.jsonl", "fast.jsonl"
-    )
-    data = json.loads(result.stdout)
-    assert (data["bases"], data["news"]) == (["base1.jsonl", "base2.jsonl"], ["same.jsonl", "fast.jsonl"])
-    assert {(row["base_runs"], row["new_runs"]) for row in data["rows"]} == {(2, 2)}
 
 
 def test_dashes_before_all_files_end_the_options(call: Call) -> None:
@@ -161,37 +134,6 @@ def test_a_base_twice_is_one(call: Call) -> None:
     assert json.loads(result.stdout)["bases"] == ["base1.jsonl"]
 
 
-def test_plots(call: Call) -> None:
-    result = call("compare", "base1.jsonl", "slow.jsonl", "--threshold", "5%", "--plot", "c.svg")
-    assert (result.exit_code, result.stderr) == (EXIT_WRONG, "Drew c.svg.\n")
-    assert "tiled 512" in Path("c.svg").read_text(encoding="utf-8")
-
-
 def test_nothing_compared_draws_nothing(call: Call) -> None:
     assert call("compare", "base1.jsonl", "other.jsonl", "--plot", "c.png").exit_code == EXIT_USAGE
     assert not Path("c.png").exists()
-
-
-def test_verbose_shows_the_rows_that_have_not_changed(call: Call) -> None:
-    files = ["base1.jsonl", "base2.jsonl", "same.jsonl"]
-    for result, words in (("within 10 %", [files[0], files[2]]), ("unchanged", files)):
-        assert f"  {result}" not in call("compare", *words).stdout
-        assert f"  {result}" in call("compare", *words, "-v").stdout
-
-
-def test_a_threshold_that_fits_no_row_is_reported(call: Call) -> None:
-    result = call("compare", "base1.jsonl", "slow.jsonl", "--threshold", "tield=40 %,5 %")
-    assert result.exit_code == EXIT_WRONG
-    assert "--threshold names tield, but no row is of that kernel." in result.stdout
-
-
-def test_runs_of_two_drivers_have_no_table_of_the_hosts_rows(call: Call) -> None:
-    """A table of numpy's rows was followed by "nothing was compared"."""
-    runs = [str(ROOT / f"plots/cpu-{driver}-square.jsonl") for driver in ("intel", "pocl")]
-    result = call("compare", *runs)
-    assert result.exit_code == 2
-    assert "numpy" not in result.stdout
-    sentence = "gemmbench: no kernel was compared, only the host's BLAS: other device: pthread-skylake-avx512"
-    assert result.stderr.startswith(sentence)
-    assert "numpy 512 " in call("compare", *runs, "-v").stdout
-    assert "naive 512 " in call("compare", *runs, "--across", "device,driver").stdout

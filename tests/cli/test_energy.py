@@ -46,16 +46,8 @@ def test_joules_are_saved_if_asked_for(
 
 
 def test_a_run_goes_on_only_as_it_began(call: Call, tmp_path: Path) -> None:
-    words = (
-        "square",
-        "--sizes",
-        "8",
-        "--kernel",
-        "naive",
-        "--no-peak",
-        "--save",
-        str(tmp_path / "run.jsonl"),
-    )
+    given = "square --sizes 8 --kernel naive --no-peak --save"
+    words = (*given.split(), str(tmp_path / "run.jsonl"))
     assert call(*words, "--energy").exit_code == 0
     resumed = call(*words, "--resume")
     assert resumed.exit_code == 2

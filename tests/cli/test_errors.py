@@ -23,6 +23,7 @@ from tests import fake_runs
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import repetitions, save
+from tests.own_kernel import MINE
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 QUICK = ("--sizes", "8", "--kernel", "naive", "--no-peak")
@@ -82,6 +83,9 @@ def files(saved_runs: None, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:-4])
     Path("cut-header.npy").write_bytes(Path("a.npy").read_bytes()[:50])
     Path("empty.npy").write_bytes(b"")
+    Path("old").mkdir()
+    for name in ("mine.cl", "two.cl", "old/mine.cl", "drawn.svg", "page.html", "kernel.npy"):
+        Path(name).write_text(MINE)
     damaged(Path("good.jsonl").read_bytes())
 
 

@@ -12,6 +12,7 @@ from gemmbench.ladder import LADDER
 from gemmbench.model.run_file import encode, load
 from gemmbench.stats import rates
 from tests.cli.conftest import ROOT, Call
+from tests.fake_runs import slower
 from tools import experiments
 from tools.experiments import EXPERIMENTS, FOLDER, Experiment
 
@@ -29,12 +30,8 @@ def test_a_figure_is_that_of_the_run_and_a_missing_run_is_said(tmp_path: Path) -
     folder.mkdir(parents=True)
     known = load(ROOT / FOLDER / "cpu-intel" / "image.jsonl")
     row = next(row for row in known.rows if row.former and row.former.variant == "buffer-4x8")
-    slower = {
-        name: replace(scope, seconds=tuple(2 * s for s in scope.seconds))
-        for name, scope in row.samples.items()
-    }
     wrong = replace(row, status="wrong")
-    for shown in (row, replace(row, samples=slower), wrong):
+    for shown in (row, slower(row, 2), wrong):
         (folder / "image.jsonl").write_bytes(encode(known.header) + encode(shown))
         line = next(line for line in experiments.table(tmp_path).splitlines() if "image-4x8 --versus" in line)
         ratio = rates.versus(shown)

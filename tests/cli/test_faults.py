@@ -24,7 +24,6 @@ SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register")
 ROOFS = 2  # rows of the peak, after its problems
 ROWS = ROOFS + 2 * 4
 WORDS = f": {fake_machine.LAST_WORDS}"
-NOTHING = "gemmbench: nothing was saved"
 
 #  fault            the row's status   its reason
 FAULTS = {
@@ -206,7 +205,7 @@ def test_ctrl_c_prints_the_table_so_far(save: bool, start: Start, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
-@pytest.mark.parametrize("after_s", [0.3, 0.5, 0.6, 0.8])
+@pytest.mark.parametrize("after_s", [0.3, 0.7])
 def test_ctrl_c_is_never_a_traceback(after_s: float, start: Start) -> None:
     """At whatever moment it comes: while Python starts, devices are listed, or the table is printed."""
     process = start(*SWEEP, "--time-limit", "60", GEMMBENCH_FAKE_FAULTS="numpy 16 hang")
@@ -266,9 +265,7 @@ def test_ctrl_c_within_an_import_is_not_lost(
 @pytest.mark.parametrize("words", [("peak", "--format", "json"), SWEEP], ids=["text", "table"])
 def test_a_reader_that_went_away_is_no_error(words: tuple[str, ...], start: Start) -> None:
     process = start(*words)
-    assert process.stdout is not None
     process.stdout.close()
-    assert process.stderr is not None
     assert process.stderr.read() == ""
     assert process.wait(120) == 0
 

@@ -88,24 +88,6 @@ def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
     assert "or 6 others may be the fastest in" in done.stdout  # all are as fast
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--param", "WX=" + ",".join(map(str, range(1, 18))), "--param", "WY=1,2,3,4,5,6"),
-         "--param asks for 102 combinations of naive's parameters, and a grid has at most 100: gemmbench "
-         "tune --kernel naive searches larger spaces"),
-        (("--param", "WX=4,"), "or several with commas, not 'WX=4,'"),
-        (("--param", "WX=8", "--param", "WX=16"), "--param WX is given twice: write --param WX=8,16"),
-        (("--param", "WX=4,0"), "naive: WX must be 1 or more, not 0"),
-    ],
-)  # fmt: skip
-def test_what_is_no_grid_is_a_sentence(call: Call, words: Any, sentence: str) -> None:
-    done = call("square", *GRID, *words)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert sentence in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_python_gives_values_as_lists() -> None:
     run = api.square(
         kernels="naive", baseline="none", peak=False, device="intel", budget=0.01, sizes="64", quiet=True,

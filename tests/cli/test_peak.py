@@ -58,23 +58,6 @@ def test_all_measures_every_probe_there_is(call: Call) -> None:
     assert {row["variant"] for row in rows} == {*BY_NAME, *PROBES}
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("--only memory --all", "--only and --all cannot be combined"),
-        ("--only memroy", "unknown family 'memroy'; did you mean memory?"),
-        ("--only ,", "no family is given; there are compute, memory, transfer, latency"),
-        ("--only memory --types float", "--types is for the compute family, which --only leaves out"),
-        ("--describe gobal-read", "unknown probe 'gobal-read'; did you mean global-read?"),
-    ],
-)
-def test_one_sentence(words: str, sentence: str, call: Call) -> None:
-    result = call("peak", *words.split())
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert result.stdout == ""
-
-
 @pytest.mark.parametrize("form", ["table", "csv", "markdown"])
 def test_every_format_takes_every_family(form: str, call: Call) -> None:
     result = call("peak", "-q", "--device", "0", "--only", "memory,transfer,latency", "--format", form)

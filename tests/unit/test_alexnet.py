@@ -13,7 +13,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.views import show
 from tests import fake_runs as fake
-from tests.unit.test_shape_tables import text
+from tests.unit.test_tables import text
 from tools import experiments
 
 

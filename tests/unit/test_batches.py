@@ -20,7 +20,7 @@ from gemmbench.gemm.workloads import Shape, read_shapes
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Policy, Skip, saved_problem
+from gemmbench.model.case import Policy, saved_problem
 from gemmbench.model.dtypes import HostArray, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
@@ -34,6 +34,7 @@ from gemmbench.suite.plan import gemm_plan, rebuild_plan
 from gemmbench.suite.refusal import why_not
 from tests import fake_runs as fake
 from tests import in_process
+from tests.in_process import plan_case
 
 QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
 BATCH = Gemm(9, 7, 11, batch=5)
@@ -56,7 +57,6 @@ def test_a_row_keeps_how_many_there_were_and_one_problem_is_saved_as_before() ->
     row = fake.gemm_row("naive", saved, 1.0, parameters={"WX": 16, "WY": 16})
     assert rates.gemm_of(row) == BATCH
     (step,) = rebuild_plan([row], [fake.CPU], {0: 0})
-    assert isinstance(step, Case)
     assert step.problem == BATCH
 
 
@@ -86,7 +86,6 @@ def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_ind
 ) -> None:
     monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 1 << 50)
     (step,) = gemm_plan([fake.GPU], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64, batch=2)])
-    assert isinstance(step, Skip)
     assert step.row.reason == "image-4x8 does not support batches"
     large = replace(fake.GPU, max_alloc_bytes=1 << 50, global_mem_bytes=1 << 50)
     assert "2^31 elements" in why_not(large, BY_NAME["naive"], Gemm(1 << 16, 1 << 16, 8), {"WX": 8, "WY": 8})
@@ -163,8 +162,7 @@ def test_a_fault_in_any_problem_is_found(
 
 
 def measured(problem: Gemm) -> Row:
-    (case,) = gemm_plan([fake.CPU], [BY_NAME["numpy"]], [problem])
-    assert isinstance(case, Case)
+    case = plan_case(fake.CPU, "numpy", problem)
     return in_process.measured(NumpyExecutor(), case, QUICK)
 
 

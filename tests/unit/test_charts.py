@@ -27,7 +27,7 @@ from gemmbench.probes import peak_chart
 from tests import fake_memory
 from tests import fake_runs as fake
 from tests.drawn import described
-from tests.unit.test_tables import in_turn_with_tiled
+from tests.unit.test_tables import changed, in_turn_with_tiled
 
 
 @pytest.fixture(autouse=True)
@@ -141,18 +141,8 @@ def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
 
 def test_no_line_is_grey_while_a_colour_is_left() -> None:
     """A sweep of four families and one library, whose second fastest kernel is of the fastest's family."""
-    names = (
-        "naive",
-        "tiled",
-        "register",
-        "prefetch",
-        "dot-v4",
-        "gpu-tile",
-        "nv-async",
-        "numpy",
-        "small",
-        "rect",
-    )
+    named = "naive tiled register prefetch dot-v4 gpu-tile nv-async numpy small rect"
+    names = named.split()
     best = {name: float(number) for number, name in enumerate(names)}
     shown = looks(best, {name: name for name in names}, fake.FAMILIES)
     assert len(shown) == 8
@@ -228,12 +218,6 @@ def two_runs() -> list[Run]:
     first = fake.fake_square()
     rows = tuple(row for row in first.rows if not row.problem or row.problem.m in (64, 256, 2048))
     return [first, replace(first, rows=rows, path="somewhere/new.jsonl")]
-
-
-def changed(run: Run, variant: str = "", **values: object) -> Run:
-    """A run, some of whose rows have other values."""
-    rows = (replace(row, **values) if variant in ("", row.variant) else row for row in run.rows)  # type: ignore[arg-type]
-    return replace(run, rows=tuple(rows))
 
 
 def only_kernels(run: Run, *variants: str) -> Run:

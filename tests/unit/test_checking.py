@@ -7,27 +7,26 @@ import random
 import time
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts
-from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Partner, Resources, Row, RowKey, Scope
+from gemmbench.model.row import Partner, Resources, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.regress import check
-from gemmbench.regress.compare import BaselineSet, ComparedRow, Comparison
-from gemmbench.suite.options.comparing import CheckOptions, Rules
+from gemmbench.regress.compare import ComparedRow, Comparison
+from gemmbench.suite.options.comparing import Rules
 from tests.compare_runs import again, repeated, small
-from tests.in_process import NoControl
+from tests.fake_runs import slower
+from tools.gate_simulation import Quiet, check_with
 
 BASE = repeated([again(seed) for seed in range(5)])
 Change = Callable[[Row, int], Row]  # a row, and the number of its measurement, from 1
 
 
-class Scripted(NoControl):
+class Scripted(Quiet):
     """In the place of the worker: the base's rows, changed."""
 
     def __init__(self, change: Change) -> None:
@@ -35,21 +34,10 @@ class Scripted(NoControl):
         self.rows = {row.key: row for row in again(9).rows}
         self.times: dict[RowKey, int] = {}
 
-    def stop(self) -> None:
-        """Nothing runs."""
-
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
         yield from ()
         self.times[case.key] = self.times.get(case.key, 0) + 1
         return self.change(self.rows[case.key], self.times[case.key])
-
-
-def slower(row: Row, factor: float) -> Row:
-    samples: dict[str, Scope] = {
-        name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
-        for name, scope in row.samples.items()
-    }
-    return replace(row, samples=samples)
 
 
 def checked(
@@ -62,30 +50,10 @@ def checked(
 ) -> Comparison:
     """What a check says; it measures the chosen variants."""
     rules = rules or Rules(0.1)
-    rows = small(variants).rows
     base = replace(baseline, rows=tuple(row for row in baseline.rows if row.variant in variants))
     if rules.interleaved:
         base = replace(base, rows=tuple(replace(row, source="before") for row in base.rows))
-    plan = tuple(
-        Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm(row), row.source)
-        for row in rows
-    )
-    worker = cast(Worker, Scripted(change))
-    header = base.header
-    job = check.CheckJob(CheckOptions(), [base])
-    job.baseline, job.plan, job.worker = BaselineSet((base,), rules), plan, worker
-    job.header, job.patience_s, job.clock = header, patience, clock
-    steps = check.check_rows(job)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast(Comparison, ended.value)
-
-
-def gemm(row: Row) -> Gemm:
-    assert row.problem is not None
-    return Gemm(row.problem.m, row.problem.n, row.problem.k, row.dtype)
+    return check_with(Scripted(change), [base], rules, small(variants).rows, patience, clock)
 
 
 def is_(row: Row, variant: str, size: int = 512) -> bool:
@@ -152,7 +120,6 @@ def test_a_control_that_changed_too_much_shows_nothing() -> None:
         "cannot tell",
         "its control numpy float 512 takes 203 times as long",
     )
-    assert mine.ratio is not None
     assert mine.ratio.median == pytest.approx(40, rel=0.05)
     assert (found.ok, found.is_inconclusive) == (True, True)
     assert any(each.endswith("Stop other programs, or measure a new baseline.") for each in found.remarks)
@@ -177,7 +144,6 @@ def test_a_time_shows_nothing_if_its_control_changed_and_no_other_time_counts(fi
 def test_the_times_and_changes_of_a_row_allow_for_its_control() -> None:
     found = checked(lambda row, times: slower(row, 1.4 if row.variant == "numpy" else 1.8))
     mine = of(found, "tiled")
-    assert mine.ratio is not None
     assert mine.base_s is not None
     assert mine.new_s is not None
     assert mine.ratio.median == pytest.approx(1.8 / 1.4, rel=0.05)
@@ -229,7 +195,6 @@ def test_with_one_baseline_a_kernel_that_became_a_little_faster_is_a_control(
     order: list[tuple[str, int]] = []
 
     def change(row: Row, times: int) -> Row:
-        assert row.problem
         order.append((row.variant, row.problem.m))
         if is_(row, "tiled"):
             return slower(row, 1.5)
@@ -246,7 +211,6 @@ def test_only_suspicious_rows_are_measured_again_between_two_measurements_of_the
     order: list[tuple[str, int]] = []
 
     def change(row: Row, times: int) -> Row:
-        assert row.problem
         order.append((row.variant, row.problem.m))
         return slower(row, 1.5) if is_(row, "tiled") else row
 
@@ -287,7 +251,6 @@ def test_interleaved_a_suspicious_row_needs_no_control() -> None:
     found = checked(change, ("tiled", "register"), Rules(0.05, interleaved=True))
     assert of(found, "tiled").verdict == "slower"
     ratio = of(found, "tiled").ratio
-    assert ratio is not None
     assert ratio.median == pytest.approx(1.08, rel=0.01)
     assert {line.verdict for line in found.lines if not is_(line.row, "tiled")} == {"unchanged"}
     assert not any("control" in remark for remark in found.remarks)
@@ -332,7 +295,6 @@ def test_interleaved_a_row_that_cannot_be_judged_is_sampled_within_the_patience(
     assert mine.verdict == verdict
     assert counts[0] == rounds or (rounds == 0 and 1 < counts[0] < 99)
     assert mine.runs == (1, counts[0])
-    assert mine.ratio is not None
     assert mine.ratio.low < factor < mine.ratio.high
     assert mine.base_s is not None
     assert mine.new_s is not None
@@ -352,7 +314,6 @@ def test_interleaved_a_change_that_further_measurements_do_not_confirm_is_none(f
 
     mine = of(checked(change, ("tiled", "register"), Rules(0.05, interleaved=True)), "tiled")
     assert (mine.verdict, mine.reason) == ("cannot tell", "further measurements do not confirm it")
-    assert mine.ratio is not None
     assert mine.ratio.median == pytest.approx(factor, rel=0.01)
     assert counts[0] == 1 + 2 * check.LOOKS
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -281,7 +282,6 @@ def test_fake_machines_are_forks(child: Worker) -> None:
 
 def kill(worker: Worker) -> None:
     """Kill a worker's process from outside, and wait until it is gone."""
-    assert worker._process
     os.kill(worker._process.pid, signal.SIGKILL)
     worker._process.wait()
 
@@ -437,11 +437,12 @@ def states(process: int) -> set[str]:
 def test_no_thread_of_the_other_process_runs_while_one_measures(child: Worker) -> None:
     """OpenBLAS's threads spun on after a call: a kernel that alternated with it had half its rate."""
     handles = prepared(child, "spins"), on_host(child, "spins")
-    processes = [handle.instrument._process.pid for handle in handles]  # type: ignore[attr-defined]
+    workers: list[Any] = [handle.instrument for handle in handles]
+    processes = [worker._process.pid for worker in workers]
     assert len(set(processes)) == 2
     for turn in (0, 1, 0):
         handles[turn].start("device", 1)
-        while not handles[turn].instrument._pipe.wait(0.05):  # type: ignore[attr-defined]
+        while not workers[turn]._pipe.wait(0.05):
             assert states(processes[1 - turn]) == {"T"}
             assert "T" not in states(processes[turn])
         assert handles[turn].finish().count == 1

@@ -145,7 +145,6 @@ def test_a_problem_that_the_host_has_no_room_for_is_skipped_with_a_sentence(
     monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 40 << 20)
     small, large = gemm_plan([fake.GPU], [BY_NAME["naive"]], [Gemm(1024, 1024, 1024), Gemm(2048, 2048, 2048)])
     assert not isinstance(small, Skip)
-    assert isinstance(large, Skip)
     assert large.row.reason == "needs 144 MiB of host memory, 40.0 MiB is free"
     monkeypatch.setattr(refusal, "free_memory_bytes", lambda: 140 << 20)
     (on_cpu,) = gemm_plan([fake.CPU], [BY_NAME["naive"]], [Gemm(2048, 2048, 2048)])

@@ -78,7 +78,7 @@ def holds(known: dict[tuple[str, int], Truth], name: str, size: int, sizes: tupl
     return not own.is_marked and all(own.low > other.high for other in others)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(rows())
 def test_every_sentence_and_star_of_a_sweep_holds(made: tuple[Row, ...]) -> None:
     shown = " ".join(text(views.show(run_of(made)), 200).split())
@@ -196,8 +196,6 @@ def test_the_loss_of_the_control_bursts_widens_the_interval_upwards() -> None:
     quiet = replace(row, variant="naive", conditions=Conditions(control_s=(QUIET_S, QUIET_S)))
     known = claims.evidence(run_of((slow, quiet)), slow, "kernel")
     rate = rates.rate(slow, "kernel")
-    assert known
-    assert rate
     assert known.high == pytest.approx(2 * rate.high)
     assert known.low == rate.low
     assert not known.is_certain

@@ -91,7 +91,7 @@ def allows(interval: Interval, words: str, threshold: float) -> bool:
     return allowed[re.sub(" [0-9.]+ %", "", words)]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(comparisons())
 def test_no_format_claims_what_an_interval_contradicts(drawn: tuple[Comparison, dict[int, Interval]]) -> None:
     found, intervals = drawn

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pynvml
@@ -17,6 +18,7 @@ from gemmbench.measure.machine import Usage, usage
 from gemmbench.measure.sensors import Monitor, NvidiaBoard, readings_by_batch
 from gemmbench.model.device import Conditions, Reading, Readings, joined_conditions
 from gemmbench.model.instrument import Batch
+from tests import fake_nvml
 from tests import fake_runs as fake
 from tests.fake_proc import OWN, FakeProc
 
@@ -96,7 +98,6 @@ def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     own_cores = (time.process_time() - begin) / 0.3
     read = monitor.end("host", ())
-    assert read is not None
     assert read.cores >= 1
     other_cores = read.windows["host"].other_cores
     assert other_cores is not None
@@ -106,69 +107,23 @@ def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- NVML ---------------------------------------------------------------------------------------------------
 
 
-class Nvml(SimpleNamespace):
-    """nvidia-ml-py with one board that is in a state; what the state lacks is not supported."""
-
-    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in filter(lambda name: name.startswith("nvml"), dir(self)):
-            monkeypatch.setattr(pynvml, name, getattr(self, name))
-
-    def nvmlInit(self) -> None:
-        pass
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetName(self, board: int) -> str:
-        return str(fake.GPU.name)
-
-    def _say(self, name: str) -> int:
-        if name not in self.state:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return int(self.state[name])
-
-    def nvmlDeviceGetMaxClockInfo(self, board: int, kind: int) -> int:
-        assert kind == 1
-        return self._say("max")
-
-    def nvmlDeviceGetClockInfo(self, board: int, kind: int) -> int:
-        assert kind == 1
-        return self._say("clock")
-
-    def nvmlDeviceGetEnforcedPowerLimit(self, board: int) -> int:
-        return self._say("limit")
-
-    def nvmlDeviceGetPowerUsage(self, board: int) -> int:
-        return self._say("milliwatts")
-
-    def nvmlDeviceGetFieldValues(self, board: int, numbers: list[int]) -> object:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-
-    def nvmlDeviceGetTemperature(self, board: int, sensor: int) -> int:
-        return self._say("celsius")
-
-    def nvmlDeviceGetCurrentClocksEventReasons(self, board: int) -> int:
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)  # an older driver
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, board: int) -> int:
-        return self._say("reasons")
+def at_sm(clock: int) -> Callable[[int, int], int]:
+    """The clock of the SMs, which is the second kind."""
+    return lambda _, kind: {1: clock}[kind]
 
 
-def raises(error: int) -> Callable[[], None]:
-    def function() -> None:
-        raise pynvml.NVMLError(error)
+HOT: dict[str, Any] = {
+    "MaxClockInfo": at_sm(1980),
+    "ClockInfo": at_sm(1440),
+    "PowerUsage": 692_000,
+    "Temperature": 54,
+    "CurrentClocksThrottleReasons": 0x4,
+    "CurrentClocksEventReasons": pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND),  # an older driver
+}
 
-    return function
 
-
-HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reasons": 0x4}
-
-
-def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvidiaBoard:
-    Nvml(state=state).install(monkeypatch)
+def gauge(monkeypatch: pytest.MonkeyPatch, **state: Any) -> NvidiaBoard:
+    fake_nvml.install(monkeypatch, ("", fake.GPU.name, None), **state)
     return NvidiaBoard(fake.GPU)
 
 
@@ -211,11 +166,11 @@ def test_power_is_that_of_the_moment_where_the_board_reports_it(
 def test_reasons_are_limits_or_not(
     reasons: int, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert gauge(monkeypatch, **{**HOT, "reasons": reasons}).read(0.0).limits == limits
+    assert gauge(monkeypatch, **{**HOT, "CurrentClocksThrottleReasons": reasons}).read(0.0).limits == limits
 
 
 def test_what_a_board_does_not_support_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gauge(monkeypatch, clock=1980).read(0.0) == Reading(0.0, 1980.0, None, None, None, ())
+    assert gauge(monkeypatch, ClockInfo=at_sm(1980)).read(0.0) == Reading(0.0, 1980.0, None, None, None, ())
     assert gauge(monkeypatch).read(0.0) == Reading(0.0)
 
 
@@ -227,7 +182,7 @@ def test_a_reading_that_the_binding_lacks_is_not_known(monkeypatch: pytest.Monke
 
 
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pynvml, "nvmlInit", raises(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    fake_nvml.install(monkeypatch, init=pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     monitor = Monitor(fake.GPU, look=lambda now: None)
     monitor.begin()
     assert monitor.end("device", ()) is None
@@ -304,7 +259,6 @@ def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch,
     time.sleep(0.1)
     proc.run(0.1, own=1.0, other=1.0)
     read = monitor.end("device", [batch(begin, time.perf_counter())])
-    assert read is not None
     assert (read.max_mhz, read.cores, read.power_limited) == (1980.0, 2, True)
     window = read.windows["device"]
     assert (window.clock_mhz, window.power_w, window.limits) == ((1440.0,), (692.0,), ("power",))
@@ -361,7 +315,6 @@ def test_a_row_is_power_limited_if_a_limit_lowers_its_clock_or_its_clock_drops(
     monitor.begin()
     assert script.over.wait(10)
     read = monitor.end(clock, [batch(0.5, 1.0), batch(1.0, 3.0)])
-    assert read is not None
     assert read.power_limited == is_limited
 
 
@@ -373,7 +326,6 @@ def test_a_limit_counts_by_the_hosts_clock_if_the_device_works_most_of_the_time(
     monitor = Monitor(fake.GPU, script.read, lambda now: None)
     monitor.begin()
     read = monitor.end("host", [Batch({"device": device_s, "host": 1.0}, 0.0, 1.0)])
-    assert read is not None
     assert read.power_limited == is_limited
 
 
@@ -383,7 +335,6 @@ def test_the_windows_of_a_row_are_joined() -> None:
     )
     host = Conditions(windows={"host": Readings(other_cores=0.5)}, power_limited=True)
     read = joined_conditions([first, None, host])
-    assert read is not None
     assert (read.warm_s, read.power_limited, read.max_mhz, read.cores) == (3.0, True, 1980.0, 2)
     assert read.windows == {**first.windows, **host.windows}
     assert joined_conditions([None, None]) is None

@@ -31,7 +31,8 @@ from gemmbench.regress.compare import compare
 from gemmbench.regress.results import to_json
 from gemmbench.stats import rates
 from tests import fake_runs as fake
-from tools.gate_simulation import DATA, recorded, slowed
+from tests.compare_runs import slowed
+from tools.gate_simulation import DATA, recorded
 
 ROOT = Path(__file__).parents[2]
 SAVED = sorted([*(ROOT / "plots").rglob("*.jsonl"), *(ROOT / "tests/data").rglob("*.jsonl")])
@@ -218,14 +219,7 @@ def test_the_geometric_mean_of_compare_py_is_that_of_the_medians() -> None:
 
 def test_times_of_probes_do_not_hang_on_how_much_their_races_chose_to_do() -> None:
     row = fake.peak_row(1, 100.0)
-    longer = replace(
-        row,
-        work=row.work and replace(row.work, flops=2 * row.work.flops),
-        samples={
-            name: replace(scope, seconds=tuple(2 * second for second in scope.seconds))
-            for name, scope in row.samples.items()
-        },
-    )
+    longer = replace(fake.slower(row, 2), work=row.work and replace(row.work, flops=2 * row.work.flops))
     one, two = (Run(fake.header(("peak",)), (each,)) for each in (row, longer))
     times = [[entry["real_time"] for entry in google(run)["benchmarks"]] for run in (one, two)]
     assert times[0] == pytest.approx(times[1])

@@ -37,7 +37,6 @@ class Machine(FakeProbes):
         self.asked.append(case)
         self.clock.now += 1.0
         yield Staged("timing")
-        assert case.problem is not None
         slower, count = next(self._slower, 1.0), 12
         seconds = (case.problem.m * 1e-6 * slower,) * count
         scope = Scope(seconds, 1, "stable", bursts_s=(10.0 * slower,) * 2 * count, waited_s=(0.0,) * count)

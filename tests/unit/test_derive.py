@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gemmbench.exports.records import to_records
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, Row, Scope, Status, Verdict, Work
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import heading
 from gemmbench.stats import rates
@@ -27,9 +28,9 @@ def gemm(variant: str, size: int, seconds: float, scope: str = "host", device: i
     )
 
 
-def peak(rate: float, verdict: str = "ok", dtype: str = "float") -> Row:
+def peak(rate: float, verdict: Verdict = "ok", dtype: str = "float") -> Row:
     samples = {"kernel": Scope((1.0, 1.1, 1.2), 1, "stable")}
-    check = Check(verdict)  # type: ignore[arg-type]
+    check = Check(verdict)
     work = Work(flops=int(rate))
     return Row("peak", 0, "flops", dtype, {"width": 1}, "ok", work=work, samples=samples, check=check)
 
@@ -41,15 +42,14 @@ def rate_of(found: rates.Peak | None) -> float | None:
 def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
     row = gemm("naive", 100, 0.001, "kernel")
     found = rates.rate(row, "kernel")
-    assert found is not None
     assert found.median == pytest.approx(2e6 / 0.001)
     assert found.low < found.median < found.high
     assert rates.rate(row, "host") is None
 
 
 @pytest.mark.parametrize("status", ["wrong", "skipped", "failed"])
-def test_a_row_that_is_not_ok_has_no_rate(status: str) -> None:
-    row = replace(gemm("naive", 100, 0.001, "kernel"), status=status)  # type: ignore[arg-type]
+def test_a_row_that_is_not_ok_has_no_rate(status: Status) -> None:
+    row = replace(gemm("naive", 100, 0.001, "kernel"), status=status)
     assert rates.rate(row, "kernel") is None
     assert to_records(Run(HEADER, (row,)))[0]["kernel_gflops"] is None
 
@@ -207,11 +207,11 @@ def test_noise_is_of_the_finest_scope() -> None:
     assert rates.noise(two) is None
 
 
-def memory(probe: str, rate: float, verdict: str = "ok", **changes: object) -> Row:
+def memory(probe: str, rate: float, verdict: Verdict = "ok", **changes: Any) -> Row:
     row = peak(1.0, verdict)
     samples = {"kernel": Scope((1.0, 1.1, 1.2), 1, "stable")}
     row = replace(row, kind="bandwidth", variant=probe, work=Work(bytes=int(rate)), samples=samples)
-    return replace(row, **changes)  # type: ignore[arg-type]
+    return replace(row, **changes)
 
 
 def test_bandwidth_is_the_best_sound_batch_of_global_memory() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -25,8 +24,9 @@ from gemmbench.measure.sensors import (
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Energy
+from tests import fake_nvml, in_process
 from tests import fake_runs as fake
-from tests import in_process
+from tests.fake_nvml import Board
 from tests.in_process import result_of
 
 IDLE_W, BUSY_W = 31.0, 412.0
@@ -108,7 +108,7 @@ def test_a_counter_that_stands_still_is_no_counter() -> None:
 def test_a_counter_that_runs_backwards_is_refused() -> None:
     machine = Machine(1e-3, 0.01)
     forwards = machine.joules
-    machine.joules = lambda: -forwards()  # type: ignore[method-assign]
+    machine.joules = lambda: -forwards()  # type: ignore[method-assign]  # this one alone
     with pytest.raises(CounterError, match="ran backwards"):
         machine.measure()
 
@@ -207,46 +207,9 @@ def test_a_counter_that_is_no_number_is_refused(tree: Path) -> None:
 # --- NVML ---------------------------------------------------------------------------------------------------
 
 
-class Library(SimpleNamespace):
-    """nvidia-ml-py with these boards: PCI id, name, millijoules (None: no counter)."""
-
-    def __init__(self, *boards: tuple[str, str, int | None], missing: bool = False) -> None:
-        super().__init__(boards=boards, missing=missing)
-
-    def nvmlInit(self) -> None:
-        if self.missing:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-
-    def nvmlDeviceGetCount(self) -> int:
-        return len(self.boards)
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetHandleByPciBusId(self, pci: str) -> int:
-        for index, (place, _, _) in enumerate(self.boards):
-            if place == pci:
-                return index
-        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
-
-    def nvmlDeviceGetName(self, board: int) -> str:
-        return str(self.boards[board][1])
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, board: int) -> int:
-        millijoules = self.boards[board][2]
-        if millijoules is None:
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-        return int(millijoules)
-
-
 H200 = ("0000:17:00.0", "NVIDIA H200", 4_000_000)
 OTHER = ("0000:65:00.0", "NVIDIA H200", 7_000_000)
 SMALL = ("0000:05:00.0", "NVIDIA T4", 1_000)
-
-
-def install(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
-    for name in filter(lambda name: name.startswith("nvml"), dir(library)):
-        monkeypatch.setattr(pynvml, name, getattr(library, name))
 
 
 @pytest.mark.parametrize(
@@ -261,24 +224,27 @@ def install(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
 def test_a_board_is_found_by_its_slot_or_else_by_its_name(
     pci: str, boards: tuple[tuple[str, str, int]], joules: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install(monkeypatch, Library(*boards))
+    fake_nvml.install(monkeypatch, *boards)
     assert NvidiaBoard(replace(fake.GPU, pci=pci)).joules() == pytest.approx(joules)
 
 
+TWO = "NVML lists 2 boards called NVIDIA H200"
+MISSING = pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+
 @pytest.mark.parametrize(
-    ("library", "why"),
+    ("boards", "answers", "why"),
     [
-        (Library(missing=True), "NVML says: nvml shared library not found"),
-        (Library((*H200[:2], None)), "NVML says: not supported"),
-        (Library(SMALL), "NVML lists 0 boards called NVIDIA H200"),
-        (
-            Library(H200, OTHER),
-            "NVML lists 2 boards called NVIDIA H200, and OpenCL does not say which one this is",
-        ),
+        ((), {"init": MISSING}, "NVML says: nvml shared library not found"),
+        (((*H200[:2], None),), {}, "NVML says: not supported"),
+        ((SMALL,), {}, "NVML lists 0 boards called NVIDIA H200"),
+        ((H200, OTHER), {}, f"{TWO}, and OpenCL does not say which one this is"),
     ],
 )
-def test_why_a_board_has_no_joules(library: Library, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, library)
+def test_why_a_board_has_no_joules(
+    boards: tuple[Board, ...], answers: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_nvml.install(monkeypatch, *boards, **answers)
     with pytest.raises(CounterError):
         open_counter(fake.GPU)  # at once, not after a rest
     assert measure_energy(lambda count: None, fake.GPU) == Energy(None, f"not measured: {why}")
@@ -298,14 +264,14 @@ def test_an_error_of_the_binding_is_a_reason_too(
     def fail(*_: object) -> None:
         raise error
 
-    install(monkeypatch, Library(H200))
+    fake_nvml.install(monkeypatch, H200)
     monkeypatch.setattr(pynvml, function, fail)
     energy = measure_energy(lambda count: None, replace(fake.GPU, pci=""))
     assert energy == Energy(None, f"not measured: NVML failed: {type(error).__name__}: {error}")
 
 
 def test_each_kind_of_device_has_its_counter(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, Library(H200))
+    fake_nvml.install(monkeypatch, H200)
     assert isinstance(open_counter(fake.CPU, tree), Rapl)
     assert isinstance(open_counter(None, tree), Rapl)
     assert isinstance(open_counter(fake.GPU, tree), NvidiaBoard)

@@ -48,8 +48,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         real = getattr(sampling, way)
         position = {"alone": 0, "in_turn": 0}[way]
 
-        def timed(*arguments: object, real: object = real, position: int = position, **_: object) -> object:
-            return real(*arguments, now=arguments[position].instrument.clock)  # type: ignore[attr-defined, operator]
+        def timed(*arguments: Any, real: Any = real, position: int = position, **_: object) -> object:
+            return real(*arguments, now=arguments[position].instrument.clock)
 
         monkeypatch.setattr(measure, way, timed)
 
@@ -366,7 +366,6 @@ def test_two_versions_of_gemmbench_are_two_interleaved_instruments() -> None:
     )
     here.other = there
     row = run(here, replace(OLD, partner=replace(case(), kernels="before", parameters={"WX": 8})))
-    assert row.former is not None
     assert row.former.source == "old"
     for name in ("device", "host"):
         assert row.samples[name].seconds == pytest.approx(len(row.samples[name].seconds) * (0.002,))
@@ -380,7 +379,6 @@ def test_the_two_share_operands_whichever_is_first(draw: float, monkeypatch: pyt
     instrument = paired(naive=0.002, former_naive=0.001)
     row = run(instrument, OLD, replace(POLICY, budget_s=3.0))
     assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, 0]
-    assert row.former is not None
     assert row.former.source == "old"
     for name in ("kernel", "device", "host"):
         assert row.samples[name].seconds == pytest.approx(len(row.samples[name].seconds) * (0.002,))
@@ -577,7 +575,6 @@ def test_a_kernels_batches_alternate_with_another_ones_on_the_same_operands(
     instrument = paired(naive=0.002, tiled=0.001)
     row = run(instrument, against(), replace(POLICY, budget_s=3.0))
     assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, 0]
-    assert row.former is not None
     assert (row.former.variant, row.former.parameters) == ("tiled", {"TS": 32})
     assert set(row.samples["kernel"].seconds) == {0.002}
     assert set(row.former.samples["kernel"].seconds) == {0.001}
@@ -587,7 +584,6 @@ def test_a_kernels_batches_alternate_with_another_ones_on_the_same_operands(
     batches = [entry[1] for entry in instrument.log if entry[0] == "batch" and entry[2] == "device"]
     assert batches[-2 - 2 * pairs : -2] == [other, own, own, other] * (pairs // 2)
     ratio = versus(row)
-    assert ratio is not None
     assert (ratio.median, ratio.variant, ratio.scope) == (pytest.approx(0.5), "tiled", "kernel")
     assert (ratio.low, ratio.high) == (pytest.approx(0.5), pytest.approx(0.5))
 
@@ -602,9 +598,8 @@ def test_a_kernel_with_an_image_has_operands_of_its_own() -> None:
 class WithHost(FakeInstrument):
     """numpy beside a kernel has the host scope alone."""
 
-    # Whatever else it is asked with is handed on.
-    def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
-        handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
+    def prepare(self, case: Case, *arguments: Any, **more: Any) -> Any:
+        handle = super().prepare(case, *arguments, **more)
         return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
 
 
@@ -612,17 +607,14 @@ def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
     instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
     row = run(instrument, against("numpy", device=-1), replace(POLICY, budget_s=3.0))
     assert set(row.samples) == {"kernel", "device", "host"}
-    assert row.former is not None
     assert set(row.former.samples) == {"host"}
     ratio = versus(row)
-    assert ratio is not None
     assert (ratio.median, ratio.scope) == (pytest.approx(0.5), "host")
     # On a CPU both have their operands in the same memory: its device scope is the wall clock's, as numpy's.
     instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
     cpu, policy = replace(DEVICE, type="cpu"), replace(POLICY, budget_s=3.0)
-    turns = measure_gemm(instrument, against("numpy", device=-1), cpu, policy)  # type: ignore[arg-type]  # as in run()
+    turns = measure_gemm(instrument, against("numpy", device=-1), cpu, policy)
     row = result_of(turns, None)
-    assert row.former is not None
     assert set(row.former.samples) > {"device", "host"}
     assert (ratio := versus(row, "device")) is not None
     assert (ratio.median, ratio.scope) == (pytest.approx(0.5), "device")

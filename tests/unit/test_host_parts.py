@@ -46,13 +46,11 @@ def test_what_is_shown_is_one_problem_that_took_the_median_time(row: Row) -> Non
 
 def test_of_two_problems_the_faster_is_shown() -> None:
     split = rates.split_parts({"kernel": (3.0, 1.0), "download": (0.5, 0.25), WHOLE: (3.5, 1.25)})
-    assert split is not None
     assert (split.whole_s, dict(split.seconds)) == (1.25, {"kernel": 1.0, "download": 0.25})
 
 
 def test_parts_without_a_whole_are_shares_of_their_sum() -> None:
     split = rates.split_parts({"upload": (1.0,), "enqueue": (0.0,), "passes": (2.0,), "download": (1.0,)})
-    assert split is not None
     assert [split.share(name) for name in split.seconds] == [0.25, 0.0, 0.5, 0.25]
     assert split.whole_s is None
     assert rates.split_parts({}) is None

@@ -150,7 +150,7 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes]] = {
 def test_damaged_logs_give_a_reading_or_a_sentence(damage: str, tmp_path: Path) -> None:
     """A log that is cut, or has two lines in one, has no call that the whole log does not have."""
     chance, path = random.Random(damage), tmp_path / "log"
-    for _ in range(2000 if os.environ.get(SOAK) else 200):
+    for _ in range(2000 if os.environ.get(SOAK) else 60):
         name = chance.choice(list(LOGS))
         path.write_bytes(DAMAGES[damage]((DATA / name).read_bytes(), chance))
         with suppress(UsageError):

@@ -35,7 +35,6 @@ def sampled(
 
 
 def warm_s(found: Sampled) -> float:
-    assert found.conditions is not None
     return found.conditions.warm_s
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_good_evidence_is_ok() -> None:
         ({"event_over_wall": math.nan}, "nan"),
     ],
 )
-def test_each_fault_is_suspect_and_says_why(fault: dict[str, object], reason: str) -> None:
-    check = judge_figure(replace(GOOD, **fault))  # type: ignore[arg-type]
+def test_each_fault_is_suspect_and_says_why(fault: dict[str, Any], reason: str) -> None:
+    check = judge_figure(replace(GOOD, **fault))
     assert check.verdict == "suspect"
     assert any(reason in text for text in check.reasons)

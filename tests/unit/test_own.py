@@ -25,6 +25,7 @@ from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import Axes, gemm_plan, rebuild_plan
 from tests import fake_runs
+from tests.in_process import plan_case
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
 HEAD = {"arguments": ALL, "work_group": '["TS", "TS"]', "tile": '["TS", "2 * TS", 4]'}
@@ -357,8 +358,7 @@ def test_the_scaffold_is_a_kernel(tmp_path: Path) -> None:
 
 def test_a_case_takes_its_kernel_to_another_process(tmp_path: Path) -> None:
     made = own_kernel(described(tmp_path))
-    (step,) = gemm_plan([fake_runs.CPU], [made], [Gemm(8, 8, 8)])
-    assert isinstance(step, Case)
+    step = plan_case(fake_runs.CPU, made, Gemm(8, 8, 8))
     kernel_files._OWN.clear()  # another process has none
     read_variant.cache_clear()
     there = decode_message(encode_message(Build(step, fake_runs.CPU))).case
@@ -376,17 +376,14 @@ def test_a_baseline_is_measured_interleaved_with_the_old_file(tmp_path: Path) ->
     (tmp_path / "old").mkdir()
     now = own_kernel(described(tmp_path, parameters="TS = [16, 8]\nWX = [4]"))
     old = own_kernel(described(tmp_path / "old", "before.cl", "// before\n" + CODE))
-    (step,) = gemm_plan([fake_runs.CPU], [now], [Gemm(8, 8, 8)], {"TS": 8})
-    assert isinstance(step, Case)
+    step = plan_case(fake_runs.CPU, now, Gemm(8, 8, 8), {"TS": 8})
     row = step.row("ok")
     (lost,) = rebuild_plan([row], [fake_runs.CPU], {0: 0})
-    assert isinstance(lost, Skip)
     assert lost.row.reason == "mine is your own kernel: pass --kernel-file mine.cl"
     (again,) = rebuild_plan([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
-    assert isinstance(again, Case)
     assert again.source == step.source
     past = again.partner
-    assert past is not None
+    assert isinstance(past, Case)
     assert (past.own, past.folder, past.parameters) == (old.own, "", {"TS": 8})
     assert ladder.variant_of(past) is old
 
@@ -395,14 +392,11 @@ def test_the_old_file_runs_with_the_defaults_of_its_time(tmp_path: Path) -> None
     (tmp_path / "old").mkdir()
     now = own_kernel(described(tmp_path, parameters="TS = [16, 8]"))
     old = own_kernel(described(tmp_path / "old", parameters="TS = [8, 16]"))
-    (step,) = gemm_plan([fake_runs.CPU], [old], [Gemm(8, 8, 8)], axes=Axes(("fast",)))
-    assert isinstance(step, Case)
-    row = step.row("ok")
+    row = plan_case(fake_runs.CPU, old, Gemm(8, 8, 8), axes=Axes(("fast",))).row("ok")
     (again,) = rebuild_plan([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
-    assert isinstance(again, Case)
     assert again.parameters == {"TS": 16, "math": "fast"}
     past = again.partner
-    assert past is not None
+    assert isinstance(past, Case)
     assert past.parameters == {"TS": 8, "math": "fast"}
     assert ladder.variant_of(past).with_math(past.math).fingerprint("float", past.numbers) == row.source
 

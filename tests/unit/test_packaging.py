@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -46,6 +47,11 @@ def build(hook: str, checkout: Path, folder: Path) -> Path:
     return folder / done.stdout.split()[-1]
 
 
+@pytest.fixture(scope="module")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("build_wheel", checkout, tmp_path_factory.mktemp("wheel"))
+
+
 def installed(wheel: Path, folder: Path) -> Path:
     """The interpreter of a fresh environment that holds this wheel and nothing else."""
     venv.create(folder, with_pip=False, symlinks=os.name != "nt")
@@ -79,8 +85,8 @@ def expected(checkout: Path) -> dict[str, str]:
     return text
 
 
-def test_a_wheel_holds_the_kernels(checkout: Path, expected: dict[str, str], tmp_path: Path) -> None:
-    python = installed(build("build_wheel", checkout, tmp_path), tmp_path / "env")
+def test_a_wheel_holds_the_kernels(wheel: Path, expected: dict[str, str], tmp_path: Path) -> None:
+    python = installed(wheel, tmp_path / "env")
     folder, text = probe(python, "-I", cwd=tmp_path)
     assert tmp_path.resolve() in folder.parents
     assert folder.name == "_kernels"
@@ -97,11 +103,9 @@ def test_an_editable_install_reads_the_checkout(
     assert text == expected
 
 
-def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None:
-    from zipfile import ZipFile
-
-    with ZipFile(build("build_wheel", checkout, tmp_path)) as wheel:
-        names = set(wheel.namelist())
+def test_the_wheel_is_typed_and_complete(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        names = set(archive.namelist())
     assert "gemmbench/py.typed" in names
     assert any(name.endswith(".data/data/share/man/man1/gemmbench.1") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)

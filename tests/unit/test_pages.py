@@ -113,9 +113,7 @@ def test_the_top_has_a_sentence_a_chart_and_six_rows() -> None:
         "Fastest measured: numpy up to m = 512, register from 1024.",
         "With transfers, register beats numpy from m = 938.",
     )
-    assert page.chart is not None
     assert page.chart.kind == "throughput"
-    assert page.table is not None
     assert len(page.table.rows) == 6
     assert [cell.best for cell in page.table.rows[0]] == [False, True, False, False]
     shown = Parsed(report_html([fake.fake_square()], Wanted(charts=("throughput", "ladder"))))
@@ -131,18 +129,15 @@ def test_the_top_has_a_sentence_a_chart_and_six_rows() -> None:
 )
 def test_one_device_or_type_has_no_column(run: Run, caption: str, columns: list[str]) -> None:
     table = content.page([run], NO_CHARTS).table
-    assert table is not None
     assert table.caption.startswith(caption)
     assert list(table.columns) == ["kernel", "best rate", "size", "of peak", *columns]
     both = content.page([run, on_another(fake.fake_square(), 3.0)], NO_CHARTS).table
-    assert both is not None
     assert both.columns[0] == "device"
     assert both.caption.split(" of ")[1].startswith("each device, ")
 
 
 def test_runs_without_a_fastest_kernel_have_a_table() -> None:
     page = content.page([fake.fake_peak()], NO_CHARTS)
-    assert page.table is not None
     assert 0 < len(page.table.rows) <= 6
 
 
@@ -262,7 +257,6 @@ def test_different_devices_are_not_compared() -> None:
     assert not [part for part in page.parts if part.id.startswith("changes")]
     (part,) = (part for part in page.parts if part.title == "Devices side by side")
     assert part.sheets[0].rows[-1][0].text == "geometric mean"
-    assert page.table is not None
     best = [(row[0].text, row[1].text) for row in page.table.rows if row[2].best]
     assert best == [("Intel Xeon Processor", "register"), (fake.GPU.name, "register")]
 

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,19 +41,23 @@ def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
     return found
 
 
+def cached_row(folder: Path) -> Row:
+    (step,) = fill(folder)
+    assert isinstance(step, Skip)
+    return step.row
+
+
 def test_a_cached_row_replaces_its_case(tmp_path: Path) -> None:
     kept_in(tmp_path)
-    (step,) = fill(tmp_path)
-    assert isinstance(step, Skip)
-    assert step.row == replace(ROW, measured_utc="2026-11-21T04:27:00+00:00")
-    assert rates.age_when_cached(run_of(step.row), step.row) == 180
+    row = cached_row(tmp_path)
+    assert row == replace(ROW, measured_utc="2026-11-21T04:27:00+00:00")
+    assert rates.age_when_cached(run_of(row), row) == 180
 
 
 def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
     kept_in(tmp_path)
     case = replace(CASE, device=1)
     (step,) = CachedPeaks(tmp_path).fill((case,), [fake.POCL, fake.CPU])
-    assert isinstance(step, Skip)
     assert step.row.key == case.key
 
 
@@ -66,18 +71,18 @@ def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
         {"kind": "latency"},
     ],
 )
-def test_other_cases_are_measured(tmp_path: Path, other: dict[str, object]) -> None:
+def test_other_cases_are_measured(tmp_path: Path, other: dict[str, Any]) -> None:
     kept_in(tmp_path)
-    case = replace(CASE, **other)  # type: ignore[arg-type]
+    case = replace(CASE, **other)
     assert fill(tmp_path, case) == (case,)
 
 
 @pytest.mark.parametrize(
     "other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}, {"compute_units": 1}]
 )
-def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, object]) -> None:
+def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, Any]) -> None:
     kept_in(tmp_path)
-    assert fill(tmp_path, device=replace(fake.CPU, **other)) == (CASE,)  # type: ignore[arg-type]
+    assert fill(tmp_path, device=replace(fake.CPU, **other)) == (CASE,)
 
 
 def test_rows_of_another_schema_are_measured_again(tmp_path: Path) -> None:
@@ -105,8 +110,8 @@ def test_another_version_of_gemmbench_measures(tmp_path: Path, monkeypatch: pyte
         {"measured_utc": "2026-01-01T00:00:00+00:00"},  # kept before: it does not become younger
     ],
 )
-def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other: dict[str, object]) -> None:
-    kept_in(tmp_path, replace(ROW, **other))  # type: ignore[arg-type]
+def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other: dict[str, Any]) -> None:
+    kept_in(tmp_path, replace(ROW, **other))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -138,9 +143,8 @@ def test_a_peak_measured_with_busy_programs_is_cached(tmp_path: Path) -> None:
 def test_an_uncertain_peak_is_cached_with_its_mark(tmp_path: Path) -> None:
     wide = replace(ROW, samples={"kernel": fake.scope(1e-3, spread=0.5)})
     kept_in(tmp_path, wide)
-    (step,) = fill(tmp_path)
-    assert isinstance(step, Skip)
-    assert rates.is_uncertain(run_of(step.row), step.row)
+    row = cached_row(tmp_path)
+    assert rates.is_uncertain(run_of(row), row)
 
 
 def test_a_peak_that_other_programs_slowed_keeps_its_mark_in_later_runs(tmp_path: Path) -> None:
@@ -148,10 +152,9 @@ def test_a_peak_that_other_programs_slowed_keeps_its_mark_in_later_runs(tmp_path
     quiet = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
     quiet = replace(quiet, conditions=Conditions(control_s=(1.0, 1.0)))
     kept_in(tmp_path, slowed)
-    (step,) = fill(tmp_path)
-    assert isinstance(step, Skip)
-    later = run_of(step.row, quiet)
-    assert rates.is_uncertain(later, step.row)
+    row = cached_row(tmp_path)
+    later = run_of(row, quiet)
+    assert rates.is_uncertain(later, row)
     assert not rates.is_uncertain(later, quiet)
     assert "float peak ~345 GFLOPS" in heading(later, 0, "float")
     assert "float peak 345 GFLOPS" in heading(run_of(ROW), 0, "float")
@@ -172,10 +175,9 @@ def test_a_peak_that_a_gemm_is_above_is_not_kept(tmp_path: Path) -> None:
 def test_a_cached_peak_that_a_gemm_is_above_is_measured_again_in_the_next_run(tmp_path: Path) -> None:
     double = replace(fake.peak_row(4, 170.0, dtype="double"), source=SOURCE)
     kept_in(tmp_path, ROW, double)
-    (step,) = fill(tmp_path)
-    assert isinstance(step, Skip)
+    row = cached_row(tmp_path)
     faster = fake.gemm_row("tiled", Problem(512, 512, 512), 400.0)
-    kept_in(tmp_path, step.row, faster)
+    kept_in(tmp_path, row, faster)
     others = replace(CASE, dtype="double")
     again, other = fill(tmp_path, CASE, others)
     assert again == CASE
@@ -187,9 +189,8 @@ def test_a_better_peak_is_not_replaced_by_a_newer_one(tmp_path: Path) -> None:
     store = CachedPeaks(tmp_path)
     store.keep(run_of(replace(fake.peak_row(4, 300.0), source=SOURCE)), now=NOW)
     assert store.notes == []
-    (step,) = fill(tmp_path)
-    assert isinstance(step, Skip)
-    assert step.row.samples == ROW.samples
+    row = cached_row(tmp_path)
+    assert row.samples == ROW.samples
     store = CachedPeaks(tmp_path)
     store.keep(run_of(replace(fake.peak_row(4, 300.0), source="another kernel")), now=NOW)
     assert store.notes == []  # of other kernels, which measure another thing
@@ -200,8 +201,6 @@ def test_the_better_wins_and_the_others_stay(tmp_path: Path) -> None:
     newer = replace(fake.peak_row(4, 360.0), source=SOURCE)
     CachedPeaks(tmp_path).keep(run_of(newer), now=datetime(2026, 11, 22, tzinfo=timezone.utc))
     first, second = fill(tmp_path, CASE, replace(CASE, parameters={"width": 8}))
-    assert isinstance(first, Skip)
-    assert isinstance(second, Skip)
     assert first.row.samples == newer.samples
     assert first.row.measured_utc.startswith("2026-11-22")
     assert second.row.measured_utc.startswith("2026-11-21")

@@ -29,10 +29,3 @@ def test_what_the_check_finds(page: str, problems: list[str]) -> None:
 def test_what_a_reader_sees_of_a_source() -> None:
     source = 'def f(x):\n    """Read it anew."""\n    g = "word"\n    raise Error(f"a {x} of" " which")\n'
     assert list(plain_english.literals(source)) == [(4, "a x of which")]
-
-
-def test_no_page_and_no_help_has_any(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plain_english.main() == 0, capsys.readouterr().err
-    assert {"README.md", "docs/methodology.md", "gemmbench square --help"} <= {
-        name for name, _ in plain_english.pages()
-    }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.suite.options.measuring import SquareOptions
 from gemmbench.suite.plan import alternating_with, gemm_plan, peak_plan, quick_widths
 from tests import fake_runs
+from tests.in_process import plan_case
 
 DEVICE = DeviceFacts(
     index=0,
@@ -49,7 +51,6 @@ SQUARE = [Gemm(64, 64, 64)]
 
 def skipped(device: DeviceFacts, problem: Gemm, name: str) -> str:
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem])
-    assert isinstance(step, Skip)
     return f"{step.row.status}: {step.row.reason}"
 
 
@@ -70,7 +71,6 @@ def test_an_image_past_the_devices_cap_is_skipped_with_the_cap_named() -> None:
 def test_one_of_several_extensions_is_enough() -> None:
     shuffle = {"EXCHANGE": 1}
     (step,) = gemm_plan([DEVICE], [BY_NAME["subgroup"]], SQUARE, shuffle)
-    assert isinstance(step, Skip)
     assert step.row.reason == "the device does not list cl_khr_subgroup_shuffle or cl_intel_subgroups"
     able = replace(DEVICE, extensions=("cl_intel_subgroups", "cl_intel_required_subgroup_size"))
     (step,) = gemm_plan([able], [BY_NAME["subgroup"]], SQUARE, shuffle)
@@ -95,7 +95,6 @@ def test_variants_are_interleaved_problem_by_problem() -> None:
 def test_rows_of_tf32_say_who_makes_the_operands_shorter(name: str, dtype: str, notes: list[str]) -> None:
     nvidia = replace(fake_runs.GPU, compute_capability=(9, 0))
     (case,) = gemm_plan([nvidia], [BY_NAME[name]], [Gemm(64, 64, 64, dtype)])
-    assert isinstance(case, Case)
     assert list(case.notes) == notes
 
 
@@ -119,27 +118,23 @@ def test_what_a_device_lacks_is_a_row_with_the_reason() -> None:
 def test_a_preset_whose_groups_a_device_does_not_take_gives_way_to_the_nearest() -> None:
     mobile = replace(DEVICE, max_work_group_size=128)
     (step,) = gemm_plan([mobile], [BY_NAME["tiled"]], SQUARE)
-    assert isinstance(step, Case)
     assert (step.parameters, step.given) == ({"TS": 8}, ())
     assert step.notes == (
         "TS=8 instead of the preset's, which needs work-groups of 256, the device supports 128",
     )
     problem = Gemm(64, 64, 64)
     for name in ("coarse", "wide", "gpu-tile"):
-        (step,) = gemm_plan([replace(mobile, max_work_group_size=32)], [BY_NAME[name]], [problem])
-        assert isinstance(step, Case), name
+        step = plan_case(replace(mobile, max_work_group_size=32), name, problem)
         values = BY_NAME[name].values(problem, step.numbers)
         own = [one for one in BY_NAME[name].steps(values) if one.role == "multiply"]
         assert all(math.prod(each.group(values)) <= 32 for each in own), name
     (asked,) = gemm_plan([mobile], [BY_NAME["tiled"]], SQUARE, {"TS": 16})
-    assert isinstance(asked, Skip)  # the user's own is not changed
     assert asked.row.reason == "needs work-groups of 256, the device supports 128"
 
 
 def test_groups_of_the_launch_alone_need_no_other_preset() -> None:
     small = replace(DEVICE, max_work_group_size=32, max_work_item_sizes=(16, 8, 1))
     (step,) = gemm_plan([small], [BY_NAME["naive"]], SQUARE)
-    assert isinstance(step, Case)
     assert (step.parameters, step.notes) == ({"WX": 16, "WY": 16}, ())
     (asked,) = gemm_plan([small], [BY_NAME["naive"]], SQUARE, {"WX": 32})
     assert isinstance(asked, Skip)
@@ -152,8 +147,7 @@ def test_what_does_not_fit_is_skipped_before_it_runs() -> None:
     assert "of device memory, the device has" in skipped(in_all, Gemm(11_000, 11_000, 11_000), "naive")
     # NVIDIA's driver allocates more than it reports, up to what is free.
     nvidia = replace(DEVICE, platform="NVIDIA CUDA", type="gpu")
-    (step,) = gemm_plan([nvidia], [BY_NAME["naive"]], [Gemm(8500, 8500, 8500)])
-    assert isinstance(step, Case)
+    plan_case(nvidia, "naive", Gemm(8500, 8500, 8500))
     roomy = replace(DEVICE, max_alloc_bytes=1 << 50, global_mem_bytes=1 << 50)
     assert "32-bit indexing" in skipped(roomy, Gemm(60_000, 60_000, 1), "naive")
 
@@ -185,9 +179,9 @@ def test_keys_tell_cases_apart_and_survive_the_row() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"m": -1}, {"k": -5}, {"dtype": "quad"}])
-def test_a_problem_that_is_none_is_refused(bad: dict[str, object]) -> None:
+def test_a_problem_that_is_none_is_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be 0 or more|unknown data type"):
-        Gemm(**{"m": 1, "n": 1, "k": 1, **bad})  # type: ignore[arg-type]
+        Gemm(**{"m": 1, "n": 1, "k": 1, **bad})
 
 
 @pytest.mark.parametrize(("alpha", "beta", "name"), [(1.5, 0.0, "alpha"), (2.0, -0.5, "beta")])
@@ -211,8 +205,7 @@ def test_sums_that_could_leave_the_integers_of_c_are_skipped() -> None:
     hopper = replace(DEVICE, type="gpu", compute_capability=(9, 0))
     reason = "skipped: sums of 131072 products could overflow C"
     assert skipped(hopper, Gemm(8, 16, 2**17, "char"), "nv-mma") == reason
-    (step,) = gemm_plan([hopper], [BY_NAME["nv-mma"]], [Gemm(8, 16, 2**16, "char")])
-    assert isinstance(step, Case)
+    plan_case(hopper, "nv-mma", Gemm(8, 16, 2**16, "char"))
 
 
 def test_c_counts_in_its_own_type() -> None:
@@ -238,8 +231,6 @@ def paired(name: str, *problems: Gemm, **overrides: int) -> dict[str, list[Case 
 def test_every_other_kernel_is_interleaved_with_the_versus_kernel() -> None:
     plan = paired("tiled", Gemm(64, 64, 64), Gemm(128, 128, 128), TS=8)
     for step, size in zip(plan["naive"], (64, 128), strict=True):
-        assert isinstance(step, Case)
-        assert step.versus is not None
         assert (step.versus.variant, step.versus.parameters) == ("tiled", {"TS": 8})
         assert step.versus.problem == Gemm(size, size, size)
     others = [step for name in ("tiled", "numpy") for step in plan[name]]
@@ -248,8 +239,6 @@ def test_every_other_kernel_is_interleaved_with_the_versus_kernel() -> None:
 
 def test_the_hosts_blas_can_be_what_kernels_are_timed_alternating_with() -> None:
     (step,) = paired("numpy", Gemm(64, 64, 64))["tiled"]
-    assert isinstance(step, Case)
-    assert step.versus is not None
     assert (step.versus.variant, step.versus.device) == ("numpy", -1)
 
 
@@ -261,8 +250,6 @@ def test_a_kernel_that_the_device_cannot_run_is_nothing_to_be_timed_alternating_
 def test_where_a_problem_does_not_fit_the_other_kernel_the_row_says_so() -> None:
     plan = paired("image-4x8", Gemm(64, 64, 64), Gemm(64, 64, 32768))
     small, large = plan["tiled"]
-    assert isinstance(small, Case)
-    assert isinstance(large, Case)
     assert small.versus is not None
     assert large.versus is None
     (note,) = large.notes

@@ -16,6 +16,7 @@ from gemmbench.probes.memory import FAMILIES, memory_plan
 from gemmbench.regress.compare import match_key
 from gemmbench.suite.plan import Tuned, gemm_plan, peak_plan, rebuild_plan
 from tests import fake_runs as fake
+from tests.in_process import plan_case
 
 
 def placed(*devices: DeviceFacts) -> list[DeviceFacts]:
@@ -42,9 +43,8 @@ def test_every_case_of_every_plan_is_built_again() -> None:
 
 def test_parameters_that_were_asked_for_are_kept() -> None:
     (one,) = placed(fake.CPU)
-    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
-    plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], {"TS": 8})
-    assert rebuild_plan(rows(plan), [one], {0: 0}) == plan
+    case = plan_case(one, "tiled", Gemm(64, 64, 64), {"TS": 8})
+    assert rebuild_plan([case.row("ok")], [one], {0: 0}) == (case,)
 
 
 def test_devices_are_at_other_places_now() -> None:
@@ -82,11 +82,8 @@ def test_what_this_version_does_not_have_says_so() -> None:
 def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() -> None:
     """A preset that became twelve times slower is to be seen: the base's parameters were its defaults."""
     (one,) = placed(fake.CPU)
-    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
-    (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
-    (given,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], {"TS": 8})
-    assert isinstance(today, Case)
-    assert isinstance(given, Case)
+    today = plan_case(one, "tiled", Gemm(64, 64, 64))
+    given = plan_case(one, "tiled", Gemm(64, 64, 64), {"TS": 8})
     assert (today.given, given.given) == ((), ("TS",))
     assert today.parameters != {"TS": 8}
     old = replace(today.row("ok"), parameters={"TS": 8})
@@ -94,28 +91,22 @@ def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() 
     assert rebuild_plan([given.row("ok")], [one], {0: 0}) == (given,)
     unknown = replace(old, given=None)  # of a file that does not say
     (step,) = rebuild_plan([unknown], [one], {0: 0})
-    assert isinstance(step, Case)
     assert step.parameters == {"TS": 8}
 
 
 def test_interleaved_the_old_kernel_uses_its_old_presets() -> None:
     (one,) = placed(fake.CPU)
-    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
-    (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
-    assert isinstance(today, Case)
+    today = plan_case(one, "tiled", Gemm(64, 64, 64))
     old = replace(today.row("ok"), parameters={"TS": 8})
     (step,) = rebuild_plan([old], [one], {0: 0}, "before/kernels")
-    assert isinstance(step, Case)
     assert (step.kernels, step.parameters) == ("", today.parameters)
     assert step.partner == replace(today, kernels="before/kernels", parameters={"TS": 8})
 
 
 def test_parameters_that_the_tuner_kept_stay() -> None:
     (one,) = placed(fake.CPU)
-    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
-    plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], tuned=lambda *_: Tuned({"TS": 8}, "tuned"))
-    (step,) = rebuild_plan(rows(plan), [one], {0: 0})
-    assert isinstance(step, Case)
+    today = plan_case(one, "tiled", Gemm(64, 64, 64), tuned=lambda *_: Tuned({"TS": 8}, "tuned"))
+    (step,) = rebuild_plan([today.row("ok")], [one], {0: 0})
     assert step.parameters == {"TS": 8}
 
 

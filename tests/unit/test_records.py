@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,10 +144,10 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"host": replace(HEADER.host, numpy="9.9")}, r"another numpy: .* is not 9\.9;"),
     ],
 )
-def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], what: str) -> None:
+def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, Any], what: str) -> None:
     before = saved.read_bytes()
     with pytest.raises(RunFileError, match=what) as caught:
-        RunFile.resume(saved, replace(HEADER, **change))  # type: ignore[arg-type]
+        RunFile.resume(saved, replace(HEADER, **change))
     assert str(caught.value).endswith("; go on as it was begun, or choose another file")
     assert saved.read_bytes() == before
 

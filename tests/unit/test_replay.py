@@ -12,7 +12,8 @@ from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.run_file import load
 from gemmbench.regress.compare import QUIET_LIMIT, RowVerdict, compare
 from gemmbench.suite.options.comparing import Rules
-from tools.gate_simulation import DATA, check_jobs, compare_jobs, interleaved, recorded, slowed
+from tests.compare_runs import slowed
+from tools.gate_simulation import DATA, check_jobs, compare_jobs, interleaved, recorded
 
 RECORDINGS = [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]
 NOISY = DATA.with_name("noisy")

@@ -12,14 +12,13 @@ import pytest
 from gemmbench.cli.kernels import resource_sheets
 from gemmbench.gemm.opencl import GemmExecutor, smaller_notes
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, registers_and_spills
-from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import CPU, GPU, POCL, fake_square
+from tests.in_process import plan_case
 from tests.unit.test_plan import DEVICE
 
 LOG = """(): Warning: Function pad is a kernel, so overriding noinline attribute.
@@ -84,8 +83,7 @@ def built_for(
     runtime = object.__new__(Runtime)
     runtime.facts, runtime.device = device, None
     executor = GemmExecutor(runtime)
-    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
-    assert isinstance(case, Case)
+    case = plan_case(device, name, Gemm(64, 64, 64), given)
     programs = dict.fromkeys(BY_NAME[name].files, BuiltProgram(None, 0.5, ""))
     smaller = executor._smaller_groups(case, programs)
     return executor._built(case, programs, smaller), smaller_notes(smaller)

@@ -11,9 +11,9 @@ from gemmbench.suite.selection import opened_devices, select
 from tests.fake_runs import CPU, HOST
 
 
-def device(index: int, platform: str, name: str, kind: str, **changes: object) -> DeviceFacts:
+def device(index: int, platform: str, name: str, kind: str, **changes: Any) -> DeviceFacts:
     facts = replace(CPU, index=index, platform_index=index, device_index=0, platform=platform, name=name)
-    return replace(facts, type=kind, origin="system", warnings=(), **changes)  # type: ignore[arg-type]
+    return replace(facts, type=kind, origin="system", warnings=(), **changes)
 
 
 POCL = {"vendor": "The pocl project", "version": "OpenCL 3.0 PoCL 3.1+debian Linux", "driver": "3.1+debian"}

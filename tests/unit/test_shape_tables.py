@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from gemmbench.model import units
 from gemmbench.model.row import Check, Problem, Row
@@ -19,7 +19,7 @@ from gemmbench.model.run_file import LeftOut, Run, load
 from gemmbench.stats.rates import versus
 from gemmbench.views import show
 from tests import fake_runs as fake
-from tests.unit.test_tables import workloads
+from tests.unit.test_tables import only, text, workloads
 
 CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)
 NAMES = {CONV: "alexnet conv1", DENSE: "alexnet fc6 = token down", TALL: "tall"}
@@ -30,13 +30,6 @@ RATES = {
     "padded": (120.0, None, 20.0),
     "numpy": (60.0, 10.0, 10.0),
 }
-
-
-def text(renderable: RenderableType, width: int = 80) -> str:
-    console = Console(width=width, color_system=None, force_terminal=False)
-    with console.capture() as capture:
-        console.print(renderable)
-    return capture.get()
 
 
 def line(table: str, name: str) -> list[str]:
@@ -172,10 +165,6 @@ def test_the_sum_does_not_rest_on_doubtful_rows(
 
 
 # --- rules, each shown on a run that needs it ---------------------------------------------------------------
-
-
-def only(run: Run, keep: Callable[[Row], object]) -> Run:
-    return replace(run, rows=tuple(filter(keep, run.rows)))
 
 
 def slow_with_transfers() -> Run:

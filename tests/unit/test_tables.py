@@ -158,9 +158,7 @@ def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) ->
 def test_shares_of_peak_are_of_the_scope_in_which_rows_are_compared() -> None:
     """Beside a library, which has no kernel scope, that is the device scope: 100 instead of 200 GFLOPS."""
     own = fake.gemm_row("tiled", Problem(512, 512, 512), 200.0)
-    kernel = own.samples["kernel"]
-    twice = replace(kernel, seconds=tuple(2 * second for second in kernel.seconds))
-    own = replace(own, samples={**own.samples, "device": twice})
+    own = replace(own, samples={**own.samples, "device": fake.slower(own, 2).samples["kernel"]})
     library = fake.gemm_row("clblast", Problem(512, 512, 512), 150.0)
     library = replace(library, samples={"device": library.samples["device"]})
     run = Run(fake.header(("square",)), (fake.peak_row(1, 400.0), own, library))
@@ -284,8 +282,9 @@ def quiet_run() -> Run:
 
 def scaled_run() -> Run:
     """With beta = 1."""
-    gemms = only(fake.fake_square(), lambda row: row.problem)
-    return replace(gemms, rows=tuple(replace(r, problem=replace(r.problem, beta=1.0)) for r in gemms.rows))  # type: ignore[type-var]
+    run = fake.fake_square()
+    scaled = ((row, replace(row.problem, beta=1.0)) for row in run.rows if row.problem)
+    return replace(run, rows=tuple(replace(row, problem=problem) for row, problem in scaled))
 
 
 def over_budget() -> Run:

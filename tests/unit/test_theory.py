@@ -19,7 +19,6 @@ H200 = replace(GPU, compute_capability=(9, 0))
 )
 def test_an_h200(dtype: str, tflops: float) -> None:
     top = ceiling(H200, dtype)
-    assert top is not None
     assert top.per_second / 1e12 == pytest.approx(tflops, abs=0.05)
     assert top.source == ("132 units at 1980 MHz, each with the multiply-adds of compute capability 9.0")
 
@@ -38,7 +37,6 @@ def test_an_h200(dtype: str, tflops: float) -> None:
 )
 def test_matrix_units_of_an_h200(dtype: str, tflops: float) -> None:
     top = ceiling(H200, dtype, matrix=True)
-    assert top is not None
     assert top.per_second / 1e12 == pytest.approx(tflops, abs=0.7)
     assert "matrix multiply-adds of compute capability 9.0" in top.source
 
@@ -61,12 +59,9 @@ def test_where_it_is_not_known_there_is_none(device: DeviceFacts, dtype: str, ma
 
 def test_cpus_have_bounds() -> None:
     top, moved = upper_bound(CPU, "float"), upper_bound_bytes(CPU)
-    assert top is not None
-    assert moved is not None
     assert top.per_second == CPU.compute_units * 2 * 16 * 2 * 7e9
     assert moved.per_second == CPU.compute_units * 192 * 7e9
     tiles = upper_bound(replace(CPU, units=("amx_bf16",)), "bfloat16", matrix=True)
-    assert tiles is not None
     assert tiles.per_second == CPU.compute_units * 1024 * 7e9  # a product of 16 x 16 x 32 in 16 cycles
     assert upper_bound(CPU, "bfloat16", matrix=True) == upper_bound(CPU, "bfloat16")
     assert upper_bound(H200, "float") == ceiling(H200, "float")
@@ -88,7 +83,6 @@ def test_a_geforce_card_may_exceed_the_clock_that_opencl_lists(
         return why_above(tflops * 1e12, upper_bound(device, dtype, max_mhz=max_mhz), str) != ""
 
     top = upper_bound(device, dtype)
-    assert top is not None
     assert top.per_second / 1e12 == pytest.approx(listed, rel=1e-3)
     assert not is_wrong(reached, None)
     assert is_wrong(1.26 * listed, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem
 from gemmbench.suite.cached import Preset, TunedPresets, source
-from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
+from tests.in_process import plan_case
 
 REGISTER = BY_NAME["register"]
 PARAMETERS = {"BM": 32, "BN": 64, "BK": 8, "TM": 8, "TN": 4}
@@ -41,7 +42,6 @@ def kept(folder: Path, *presets: Preset, device: DeviceFacts = fake.CPU) -> Tune
 def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> None:
     store = kept(tmp_path)
     found = store.find(fake.CPU, REGISTER, "float")
-    assert found
     assert found.parameters == PARAMETERS
     assert found.note == (
         "preset: tuned 2026-11-21, at 512x512x512, 1.23 times the shipped preset's rate, "
@@ -52,8 +52,8 @@ def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}, {"compute_units": 1}]
 )
-def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, object]) -> None:
-    device = replace(fake.CPU, **other)  # type: ignore[arg-type]
+def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, Any]) -> None:
+    device = replace(fake.CPU, **other)
     assert kept(tmp_path).find(device, REGISTER, "float") is None
 
 
@@ -79,7 +79,6 @@ def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
     newer = replace(PRESET, parameters={**PARAMETERS, "BK": 32}, speedup=None)
     store = kept(tmp_path, PRESET, double, newer)
     found = store.find(fake.CPU, REGISTER, "float")
-    assert found
     assert found.parameters["BK"] == 32
     assert "times the shipped" not in found.note
     assert store.find(fake.CPU, REGISTER, "double")
@@ -118,9 +117,7 @@ def test_the_plan_takes_it_unless_the_user_says_otherwise(tmp_path: Path) -> Non
     find = kept(tmp_path).find
 
     def case(overrides: dict[str, int] | None = None, device: DeviceFacts = fake.CPU) -> Case:
-        (step,) = gemm_plan([device], [REGISTER], [Gemm(64, 64, 64)], overrides, tuned=find)
-        assert isinstance(step, Case)
-        return step
+        return plan_case(device, REGISTER, Gemm(64, 64, 64), overrides, tuned=find)
 
     tuned = case()
     assert tuned.parameters == PARAMETERS

@@ -36,23 +36,14 @@ def of_rounds(*gains: float, spread: float = 0.01, moods: tuple[float, ...] = (1
 
 def test_a_clear_gain_is_faster() -> None:
     found = result.result(of_rounds(2.0, 2.0, 2.0)).overall
-    assert found is not None
     assert found.low < found.median < found.high
     assert found.median == pytest.approx(2, rel=0.01)
     assert found.is_above(1)
     assert not found.is_below(1)
 
 
-def test_the_same_on_both_sides_is_neither() -> None:
-    found = result.result(of_rounds(1.0, 1.0, 1.0)).overall
-    assert found is not None
-    assert not found.is_above(1)
-    assert not found.is_below(1)
-
-
 def test_a_drift_that_both_sides_feel_does_not_matter() -> None:
     found = result.result(of_rounds(1.05, 1.05, 1.05, moods=(1.0, 1.5, 3.0))).overall
-    assert found is not None
     assert found.is_above(1)
     assert found.median == pytest.approx(1.05, rel=0.01)
 
@@ -60,7 +51,6 @@ def test_a_drift_that_both_sides_feel_does_not_matter() -> None:
 def test_rounds_that_disagree_are_a_wide_interval() -> None:
     """Twelve good samples in each of three rounds do not make up for rounds that say different things."""
     found = result.result(of_rounds(1.3, 1.2, 0.9)).overall
-    assert found is not None
     assert found.median > 1
     assert not found.is_above(1)
 
@@ -75,51 +65,11 @@ def test_attempts_are_in_the_order_of_trying() -> None:
     assert len(rates) == 41 - 3
 
 
-def test_a_winner_is_saved_and_reports_where_it_loses() -> None:
-    found = result.result(tuner.fake_tune())
-    assert found.winner == tuner.fake_search()[31].parameters
-    assert found.finished
-    assert found.is_kept
-    assert found.overall
-    assert found.overall.median == pytest.approx(1.3, rel=0.01)
-    verdicts = {
-        one.problem.m: (one.searched, one.speedup.is_above(1), one.speedup.is_below(1))
-        for one in found.comparisons
-        if one.speedup
-    }
-    assert verdicts == {512: (True, True, False), 128: (False, False, True), 511: (False, False, False)}
-
-
-def test_what_is_not_faster_beyond_doubt_is_not_kept() -> None:
-    found = result.result(tuner.fake_tune(gain=1.0))
-    assert found.winner is not None
-    assert found.finished
-    assert not found.is_kept
-
-
-def test_the_shipped_preset_may_win_the_heat() -> None:
-    run = tuner.fake_tune()
-    shipped = run.rows[0].parameters
-    rows = [row for row in run.rows if row.phase in (TRIAL, FINALIST)]
-    rows = [replace(row, parameters=shipped) if row is rows[-5] else row for row in rows]
-    found = result.result(Run(run.header, tuple(rows)))
-    assert found.winner is None
-    assert found.finished
-    assert not found.is_kept
-
-
-def test_without_finals_nothing_is_kept() -> None:
-    run = tuner.fake_tune()
-    found = result.result(replace(run, rows=tuple(row for row in run.rows if row.phase == TRIAL)))
-    assert not found.finished
-    assert not found.is_kept
-    heat = tuple(row for row in run.rows if row.phase in (TRIAL, FINALIST))
-    assert not result.result(replace(run, rows=heat)).is_kept
-
-
 def test_interrupted_finals_keep_nothing() -> None:
     run = tuner.fake_tune()
     assert result.result(run).is_kept
+    heat = tuple(row for row in run.rows if row.phase in (TRIAL, FINALIST))
+    assert not result.result(replace(run, rows=heat)).is_kept
     assert not result.result(replace(run, rows=run.rows[:-1])).is_kept  # within the last round
     run = tuner.without_a_preset("wrong")
     assert result.result(run).is_kept
@@ -174,9 +124,7 @@ def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: i
     rows = tuple(map(spoilt, run.rows))
     found = result.result(replace(run, rows=rows))
     assert found.winner == winner
-    assert found.fault
     assert (found.fault.status, found.fault.reason) == (status, "why")
-    assert found.overall
     assert found.overall.is_above(1)
     assert not found.is_kept
     # A fault of the shipped preset is no reason: its row has a time of the winner alone.
@@ -194,26 +142,6 @@ def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
         for row in run.rows
     )
     assert result.result(replace(run, rows=rows)).is_kept
-
-
-@pytest.mark.parametrize(
-    ("status", "kept"),
-    [
-        ("unsupported", True),
-        ("failed", True),
-        ("wrong", True),
-        ("skipped", False),
-        ("crashed", False),
-        ("timed-out", False),
-    ],
-)
-def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_no_use(
-    status: str, kept: bool
-) -> None:
-    found = result.result(tuner.without_a_preset(status))
-    assert found.winner is not None
-    assert found.overall is None
-    assert found.is_kept == kept
 
 
 def test_several_sizes_count_alike() -> None:

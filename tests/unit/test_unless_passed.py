@@ -28,20 +28,9 @@ def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
 
     def run(driver: str) -> tuple[int, str]:
-        words = (
-            "-p",
-            "xdist.plugin",
-            "-p",
-            "tests.conftest",
-            "-o",
-            "markers=installed",
-            "--unless-passed",
-            "passed",
-            "-n",
-            "2",
-        )
+        words = "-p xdist.plugin -p tests.conftest -o markers=installed --unless-passed passed -n 1"
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *words],
+            [sys.executable, "-m", "pytest", *words.split()],
             cwd=tmp_path,
             env={
                 **os.environ,

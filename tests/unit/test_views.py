@@ -144,7 +144,6 @@ def test_selected_rows_keep_the_scope_and_the_marks_of_their_run() -> None:
     whole = api.Run(run.header, (*quick, slow))
     assert rates.slowed(whole, slow) > 1
     assert rates.slowed(whole.select(kernels=slow.variant), slow) == rates.slowed(whole, slow)
-    assert slow.problem is not None
     alone = whole.select(kernels=slow.variant, sizes=slow.problem.m)
     assert rates.slowed(alone.select(kernels=slow.variant), slow) == rates.slowed(whole, slow)
     few = run.select(kernels=["wide", "naive"], sizes="256,512")

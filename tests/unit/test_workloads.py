@@ -12,12 +12,10 @@ import pytest
 
 from gemmbench import UsageError
 from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merged, read_shapes
-from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.options.measuring import WorkloadsOptions
-from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import CPU
+from tests.in_process import plan_case
 
 
 def macs(shape: Shape) -> int:
@@ -31,22 +29,6 @@ def test_alexnet_does_the_work_that_is_known_of_it() -> None:
     assert sum(inputs * outputs for _, inputs, outputs in DENSE) == 58_621_952
     filters = sum(towers * m * k for _, m, _, k, towers in CONVOLUTIONS)
     assert filters + 58_621_952 == 60_954_656
-
-
-def test_alexnet_layers_fit_each_other() -> None:
-    """Pooling by 3 x 3 at every second pixel stands behind the first, the second and the last convolution."""
-
-    def pooled(pixels: int) -> int:
-        return (int(pixels**0.5) - 3) // 2 + 1
-
-    edges = [int(pixels**0.5) for _, _, pixels, _, _ in CONVOLUTIONS]
-    assert edges == [55, pooled(55**2), pooled(27**2), 13, 13]
-    channels = [
-        k // square * towers
-        for (_, _, _, k, towers), square in zip(CONVOLUTIONS, (121, 25, 9, 9, 9), strict=True)
-    ]
-    assert channels == [3, *(m * towers for _, m, _, _, towers in CONVOLUTIONS[:-1])]
-    assert 2 * 128 * pooled(13**2) ** 2 == DENSE[0][1]
 
 
 def test_a_batch_makes_more_pixels_and_more_rows() -> None:
@@ -69,24 +51,6 @@ def test_the_transformer_has_the_weights_of_its_model() -> None:
     assert "prompt head" not in [shape.name for shape in shapes]
 
 
-def test_the_odd_set_is_neither_square_nor_even() -> None:
-    shapes = {shape.name: shape for shape in SETS["odd"].shapes(7, 7)}
-    assert shapes.keys() >= {
-        "2^9 - 1",
-        "2^9 + 1",
-        "primes",
-        "tall",
-        "wide",
-        "deep",
-        "shallow",
-        "column",
-        "row",
-    }
-    assert sum(not shape.m == shape.n == shape.k for shape in shapes.values()) >= 8
-    for length in (shapes["primes"].m, shapes["primes"].n, shapes["primes"].k):
-        assert all(length % divisor for divisor in range(2, length))
-
-
 def test_every_set_says_what_it_is_and_has_names_of_its_own() -> None:
     names = [shape.name for one in SETS.values() for shape in one.shapes(1, 512)]
     assert len(set(names)) == len(names)
@@ -106,10 +70,7 @@ def test_equal_shapes_are_one_with_the_names_of_all(names: list[str], joined: st
 def test_a_name_goes_with_its_row_and_is_no_part_of_its_key() -> None:
     named, plain = Gemm(8, 9, 10, label="alexnet conv1"), Gemm(8, 9, 10)
     assert named == plain
-    (one,) = gemm_plan([CPU], [BY_NAME["naive"]], [named])
-    (other,) = gemm_plan([CPU], [BY_NAME["naive"]], [plain])
-    assert isinstance(one, Case)
-    assert isinstance(other, Case)
+    one, other = (plan_case(CPU, "naive", shape) for shape in (named, plain))
     assert one.row("ok").label == "alexnet conv1"
     assert one.label == "naive float alexnet conv1 8x9x10"
     assert one.key == other.key
