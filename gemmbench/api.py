@@ -1,8 +1,7 @@
 """The API: what `import gemmbench` offers, and what the command line is made of.
 
 Keyword arguments are the options of the command line, as `options` declares them. Progress, warnings and
-advice go to stderr, progress only where that is a terminal. Ctrl-C ends a call with KeyboardInterrupt; what
-was measured until then is saved. No signal handler is set here.
+advice go to stderr. Ctrl-C ends a call with KeyboardInterrupt; what was measured until then is saved.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -24,22 +23,21 @@ from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
-from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import DeviceFacts, driver_name
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of, size
 from gemmbench.opencl.drivers import Problem
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.check import AAReport, aa_report
-from gemmbench.regress.results import conclusion, sheets
-from gemmbench.report.table import Cell, Sheet, html, stack, stdout
+from gemmbench.regress.compare import Comparison
+from gemmbench.report.table import Columns, html, stdout, table
 from gemmbench.stats.rates import view_scope, within_ceiling
 from gemmbench.suite import job as jobs
-from gemmbench.suite.job import Front, Job, say, write_output
+from gemmbench.suite.job import Front, Job, print_message, write_output
 from gemmbench.suite.options import CHART, PAGE, AnyText, Options, build, comparing, measuring, names, specs
 from gemmbench.suite.selection import every_device, select
 from gemmbench.tune import session as tuning
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
 
     Show = Callable[[RenderableType], None]
 
-make_machine = machine.default  # replaced in tests
-make_caching_machine = machine.caching  # replaced in tests
 make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
 _MANY = 3  # runs, whose charts take a while
 
@@ -144,7 +140,7 @@ class Run(run_file.Run):
             return Chart(chart_views.png([self], kind or chart_views.default_kind(self), families([self])))
         path = Path(path)
         CHART.check("--plot", path)
-        draw(self, kind, path)
+        draw_runs([self], kind, path)
         return None
 
     def report(self, path: str | Path, **values: Any) -> None:
@@ -208,31 +204,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _shown(run: run_file.Run) -> Run:
-    """Return the run as one that can show, plot and report itself."""
     return Run(run.header, run.rows, run.path)
 
 
-class Comparison(comparisons.Comparison):
-    """New runs compared with baseline runs, a line for each row, with their table."""
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench compare``."""
-        stdout().print(stack(sheets(self, verbose)))
-
-    def __repr__(self) -> str:
-        return f"<gemmbench.Comparison: {conclusion(self)}>"
-
-    def _repr_html_(self) -> str:
-        """The table of `show`, for a notebook."""
-        return html(sheets(self))
-
-
-def _with_table(comparison: comparisons.Comparison) -> Comparison:
-    return Comparison(**{each.name: getattr(comparison, each.name) for each in fields(comparison)})
-
-
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
-    """Return a decorator that shows the options of a class in a function's signature and docstring."""
+    """A decorator that shows the options of a class in a function's signature and docstring."""
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
@@ -252,7 +228,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 
 
 def _command(kind: type[measuring.MeasurementOptions]) -> Callable[..., Run]:
-    """Return the API function of a measuring command: it measures, draws, reports and returns the run."""
+    """The API function of a measuring command: it measures, draws, reports and returns the run."""
 
     def measure(**values: Any) -> Run:
         return _shown(_returned(jobs.Measurement(build(kind, values))).run)
@@ -281,24 +257,20 @@ class Devices(list[DeviceFacts]):
 
     def _repr_html_(self) -> str:
         """A table of the devices, for a notebook."""
-        names = ("device", "name", "driver", "type", "compute units", "memory")
-        rows = (
-            (
-                device.index,
-                *device.title.split(" | "),
-                device.type,
-                device.compute_units,
-                size(device.global_mem_bytes),
-            )
-            for device in self
-        )
-        cells = tuple(tuple(Cell(clean(str(text))) for text in row) for row in rows)
-        return html([Sheet(keys=names[:1], blocks=(names[1:],), rows=cells, left=frozenset(names[:4]))])
+        columns: Columns[DeviceFacts] = {
+            "name": lambda device: device.label,
+            "driver": driver_name,
+            "type": lambda device: clean(device.type),
+            "compute units": lambda device: str(device.compute_units),
+            "memory": lambda device: size(device.global_mem_bytes),
+        }
+        left = ("device", "name", "driver", "type")
+        return html([table(self, {"device": lambda device: str(device.index)}, columns, left=left)])
 
 
 def devices() -> Devices:
     """Every OpenCL device, in the order of ``--device``, from a child process. `UsageError` without any."""
-    with Worker(make_machine) as worker:
+    with Worker() as worker:
         return Devices(every_device(worker)[0])
 
 
@@ -313,17 +285,17 @@ def doctor(**values: Any) -> list[Finding]:
 
 
 def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
-    """Run every check of doctor. Return its findings, and the examined machine with the facts behind them.
+    """Run every check of doctor: its findings, and the examined machine.
 
-    A child process lists the devices. If it fails, the machine holds the reason and no device. If the device
-    of the variable GEMMBENCH_DEVICE is missing, the first finding says so, and no device is checked. Raise
-    `UsageError` if another selector matches none of the devices.
+    If no process can list the devices, the machine holds the reason and no device. If the device of the
+    variable GEMMBENCH_DEVICE is missing, the first finding says so, and no device is checked. `UsageError` if
+    another selector matches none of the devices.
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
     chosen: tuple[DeviceFacts, ...] = ()
     broken: tuple[Problem, ...] = ()
-    with Worker(make_machine) as worker:
+    with Worker() as worker:
         try:
             listed, _ = worker.devices()
             chosen = select(listed, selector) if listed else ()
@@ -363,14 +335,13 @@ def run(job: Job, show: Show | None = None) -> int:
 
 
 def _front(show: Show | None = None) -> Front:
-    return Front(make_machine, make_caching_machine, draw, write_report, _as_asked, show)
+    return Front(draw_subject, write_report, _as_asked, show)
 
 
 _Job = TypeVar("_Job", bound=Job)
 
 
 def _returned(job: _Job) -> _Job:
-    """Run a command that was called from Python. Raise KeyboardInterrupt after Ctrl-C."""
     if run(job) == jobs.INTERRUPTED:
         raise KeyboardInterrupt
     return job
@@ -393,22 +364,19 @@ def _as_asked(run: run_file.Run, options: Any) -> RenderableType:
 def render_run(
     run: Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
 ) -> RenderableType:
-    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
-
-    Print how many rows a text format excludes on stderr, unless `quiet`.
-    """
+    """A run as text, or its tables for the format `table`; print on stderr how many rows are excluded."""
     if format not in exports.FORMATS and not repetitions:
         return run.table(verbose)
     if sentence := exports.left_out(run, format):
-        say(sentence, quiet)
+        print_message(sentence, quiet)
     return run.text(format, repetitions)
 
 
-def draw(subject: run_file.Run | comparisons.Comparison, kind: str | None, path: Path) -> None:
-    """Draw a chart of a run or a comparison; `UsageError` if it cannot be drawn or written."""
+def draw_subject(subject: run_file.Run | Comparison, kind: str | None, path: Path) -> None:
+    """Draw a chart of a run or a comparison; `UsageError` if that fails."""
     from gemmbench import chart_views  # matplotlib takes a second to import
 
-    if isinstance(subject, comparisons.Comparison):
+    if isinstance(subject, Comparison):
         from gemmbench.charts import pane
 
         pane.draw_panes(lambda: chart_views.ratios(subject), path, "compared rows")
@@ -417,7 +385,7 @@ def draw(subject: run_file.Run | comparisons.Comparison, kind: str | None, path:
 
 
 def draw_runs(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
-    """Draw runs in one chart; `UsageError` if it cannot be drawn or written."""
+    """Draw runs in one chart; `UsageError` if that fails."""
     from gemmbench import chart_views
 
     chart_views.draw_kind(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
@@ -440,16 +408,13 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     job = comparison_job(baseline, new, build(comparing.CompareOptions, values))
     job.front = _front()
     job.draw(lambda _: None)
-    return _with_table(job.comparison)
+    return job.comparison
 
 
 def comparison_job(
     baseline: Source | Iterable[Source], new: Source | Iterable[Source], chosen: comparing.CompareOptions
 ) -> checking.ComparisonJob:
-    """Compare new runs with baselines.
-
-    Raise `UsageError` if a file is both, a run has no rows, or an output would replace an input.
-    """
+    """Compare new runs with baselines. `UsageError` if files or outputs overlap, or are empty."""
     baselines, news = runs_of(baseline), runs_of(new)
     resolved = {path.resolve() for path in _paths(baselines)}
     if same := next((path for path in _paths(news) if path.resolve() in resolved), None):
@@ -470,7 +435,6 @@ def _paths(runs: Iterable[run_file.Run]) -> list[Path]:
 
 
 def _check_inputs(runs: Sequence[run_file.Run], chosen: Options) -> None:
-    """Raise `UsageError` if an output would replace a run's file, or a run has no rows."""
     names.check_overwriting(chosen.outputs, [("", path) for path in _paths(runs)])
     for run in runs:
         if not run.rows:
@@ -497,16 +461,13 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         with _showing_run():
             job.check_repeated()
         return aa_report([job.run], job.options.rules)
-    return _with_table(job.comparison)
+    return job.comparison
 
 
 def check_job(
     baselines: Iterable[Source], chosen: comparing.CheckOptions, command: Sequence[str] = ()
 ) -> checking.CheckJob:
-    """Prepare `gemmbench check`. `command` is stored in the header, by default built from the options.
-
-    Raise `UsageError` if the runs and options do not match.
-    """
+    """Prepare `gemmbench check`. `command` is for the header, by default that of the options."""
     runs = runs_of(baselines)
     _check_inputs(runs, chosen)
     return checking.CheckJob(chosen, runs, command)
@@ -525,8 +486,8 @@ def report(*runs: Source, **values: Any) -> Path:
 def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
     """Write a page about runs, files and folders, and return its path.
 
-    The default path is in the current folder: the first source that has a name, with .html. More than three
-    runs with charts print a message on stderr. Raise `UsageError` if a source is invalid or no run has rows.
+    The default path is in the current folder: the first source that has a name, with .html. `UsageError` if a
+    source is invalid or no run has rows.
     """
     load_matplotlib()
     from gemmbench import chart_views
@@ -540,14 +501,13 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
     paths = (Path(each.path if isinstance(each, run_file.Run) else each) for each in sources)
     stems = (path.resolve().stem for path in paths)
     if len(runs) > _MANY and kinds != ():
-        say(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
+        print_message(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
     path = chosen.out or Path(f"{next(filter(None, stems), 'report')}.html")
     write_report(runs, path, title=chosen.title or "", charts=kinds, rules=chosen.rules)
     return path
 
 
 def _saved_in(source: Source) -> list[Source]:
-    """Return a list of a run or file itself, or of a folder's .jsonl files, sorted by name."""
     if isinstance(source, run_file.Run) or not Path(source).is_dir():
         return [source]
     files: list[Source] = [*sorted(Path(source).glob("*.jsonl"))]
@@ -557,10 +517,7 @@ def _saved_in(source: Source) -> list[Source]:
 
 
 def write_report(runs: Sequence[run_file.Run], path: Path, **wanted: Any) -> None:
-    """Write or replace an .html page about runs. `wanted` are arguments of `pages.Wanted`.
-
-    Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
-    """
+    """Write or replace an .html page about runs. `wanted` are arguments of `pages.Wanted`."""
     PAGE.check("--out", path)
     from gemmbench.pages import Wanted, report_html  # matplotlib takes a second to import
 

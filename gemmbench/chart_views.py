@@ -18,7 +18,7 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
-from gemmbench.regress.compare import ComparedRow, Comparison, RowVerdict, compare
+from gemmbench.regress.compare import ComparedRow, Comparison, compare
 from gemmbench.regress.results import SUMMED_UP, change, describe_line, interval, row_name
 
 
@@ -52,7 +52,7 @@ KINDS: dict[str, Kind] = {
         f"GEMM rows measured in the host scope {_SIZES}",
         gemm_chart.host_device,
     ),
-    "time": Kind("time for one problem versus size", f"measured GEMM rows {_SIZES}", gemm_chart.time),
+    "time": Kind("time for one problem versus size", f"measured GEMM rows {_SIZES}", gemm_chart.time_panes),
     "energy": Kind("joules for one problem versus size", f"measured energy {_SIZES}", gemm_chart.energy),
     "versus": Kind(
         "the rate relative to that of the --versus kernel, at each size",
@@ -154,7 +154,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     return figure_of(lambda: KINDS[kind].panes(runs, families), lacks, KINDS[kind].across)
 
 
-_COLOURS: Mapping[RowVerdict, str] = {
+_COLOURS: Mapping[str, str] = {
     "slower": pane.COLOURS[1],
     "possibly slower": pane.COLOURS[4],
     "differs": pane.COLOURS[4],

@@ -148,7 +148,7 @@ def _run(request: dict[str, Any], handle: int, output: int) -> int:
     os.environ.update(request["env"])
     os.chdir(request["folder"])
     try:
-        instrument.main(str(handle), *request["words"])
+        instrument.serve_parent(str(handle), *request["words"])
     except BaseException:
         traceback.print_exc()
     return 1

@@ -98,7 +98,7 @@ def _cycle(run: Run) -> str:
 def _host_rate(run: Run) -> str:
     """GFLOPS in the host scope by kind of memory."""
     return ", ".join(
-        f"{row.variant} {units.rate(_rate(row, 'host'))}" for row in _rows(run) if _rate(row, "host")
+        f"{row.variant} {units.rate_text(_rate(row, 'host'))}" for row in _rows(run) if _rate(row, "host")
     ) or _lacking(run)
 
 
@@ -159,7 +159,9 @@ def _precision(run: Run) -> str:
         dtype: max((_rate(row, "kernel") for row in own if row.dtype == dtype), default=0.0)
         for dtype in ("half", "float", "double")
     }
-    return ", ".join(f"{dtype} {units.rate(rate)}" for dtype, rate in best.items() if rate) or _lacking(run)
+    return ", ".join(f"{dtype} {units.rate_text(rate)}" for dtype, rate in best.items() if rate) or _lacking(
+        run
+    )
 
 
 def _widths(run: Run) -> str:

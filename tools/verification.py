@@ -29,7 +29,9 @@ def right_called_wrong(count: int, seed: int) -> int:
     for case in rounding.right_cases(np.random.default_rng(seed), count, _DEEP):
         check = rounding.judged(case)
         exact = answers.exact_operands(case.problem, case.sums)
-        c = rounding.product(exact.problem, exact.a, exact.b, exact.c, case.sums, case.order)
+        c = rounding.product(
+            exact.problem, exact.operands.a, exact.operands.b, exact.operands.c, case.sums, case.order
+        )
         reasons = [*check.reasons, *filter(None, [exact.error(c)])]
         if reasons:
             wrong += 1

@@ -75,7 +75,6 @@ class _LazyGroup(click.Group):
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. If the reader of stdout has gone, drop the output and return 0."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader went away: `gemmbench show run.jsonl | head`
@@ -116,7 +115,7 @@ class _LazyGroup(click.Group):
 
 
 def load_command(name: str) -> click.Command:
-    """Import a command of `COMMANDS`, and make Ctrl-C and SIGTERM raise KeyboardInterrupt from then on."""
+    """Import a command of `COMMANDS`. Ctrl-C and SIGTERM raise KeyboardInterrupt from then on."""
     module = importlib.import_module(f"gemmbench.cli.{COMMANDS[name][0]}")
     _install_signal_handlers()
     command: click.Command = getattr(module, f"{name.replace('-', '_')}_command")
@@ -124,7 +123,6 @@ def load_command(name: str) -> click.Command:
 
 
 def _print_error(sentence: str, status: int) -> int:
-    """Print an error on stderr, if that can be written. Return the exit status."""
     line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
     line = f"gemmbench: {line}"
     if sys.stderr.isatty():
@@ -150,7 +148,7 @@ def _print_internal_error(error: Exception) -> int:
 
 
 def drop_output() -> None:
-    """Send the rest of stdout to /dev/null, so that Python does not fail to flush it on exit."""
+    """Send the rest of stdout to /dev/null: Python would fail to flush it on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -162,7 +160,6 @@ def _open_closed_streams() -> None:
 
 
 def _install_signal_handlers() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import load_matplotlib, named
 from gemmbench.cli import running
-from gemmbench.cli.running import Grouped, click_option, completed, takes
+from gemmbench.cli.running import Grouped, click_option, completed
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.run_file import Run
@@ -24,57 +24,32 @@ from gemmbench.suite.options import CHART, FILE
 from gemmbench.suite.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.suite.options.measuring import PeakOptions, SquareOptions
 
-_COMPARE_HELP = """Compare a saved run with baseline runs.
 
-    The last file is the new run and the others are baselines. For several new runs, use `--`: compare
-    base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
-    on a CPU without interference. It also fails if it exceeds a --threshold that you give. Without one, a row
-    over 10 % is only possibly slower. With one baseline, it differs. The run fails if at least half of its
-    rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2
-    nothing compared, 3 possibly slower or nobody can tell (with --strict).
-    """
-
-
-@click.command("compare", Grouped, help=_COMPARE_HELP)
-@click.argument("files", nargs=-1, type=FILE, metavar="BASE... NEW")
-@takes(CompareOptions)
-def compare_command(options: CompareOptions, files: tuple[Path, ...]) -> None:
-    """``gemmbench compare``."""
-    bases, news = _split(files)
-    running.execute(api.comparison_job(bases, news, options))
-
-
-def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Split the files into baselines and new runs: those after `--`, or else the last file."""
-    words = running.command_words()
+def _compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
+    words = running.command_words()  # new runs are those after `--`, or else the last file
     after = len(words) - words.index("--") - 1 if "--" in words else 1
     after = 1 if after == len(files) else after
     bases, news = files[: len(files) - after], files[len(files) - after :]
     if not bases or not news:
         raise UsageError("compare takes a baseline and a new run: gemmbench compare base.jsonl new.jsonl")
-    return bases, news
+    running.execute(api.comparison_job(bases, news, options))
 
 
-_CHECK_HELP = """Measure a baseline's cases again and compare the results.
-
-    Suspicious rows are measured twice more, alternating with a control row. A row fails if every
-    measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
-    interleaves each kernel with its old version, which finds much smaller changes. It samples rows that
-    cannot be judged for up to a minute more. --aa measures how much rows vary from run to run on this
-    machine. The file that it saves (--save) makes a good baseline.
-    Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
-    compare.
-    """
-
-
-@click.command("check", Grouped, help=_CHECK_HELP)
-@click.argument("bases", nargs=-1, required=True, type=FILE, metavar="BASE...")
-@takes(CheckOptions)
-def check_command(options: CheckOptions, bases: tuple[Path, ...]) -> None:
-    """``gemmbench check``."""
+def _check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     running.execute(api.check_job(bases, options, running.command_words()))
 
 
+def _report(options: ReportOptions, files: tuple[Path, ...]) -> None:
+    job.print_message(f"Wrote {api.reported(files, options)}.")
+
+
+def _files(name: str, metavar: str, required: bool = True) -> click.Argument:
+    return click.Argument((name,), nargs=-1, type=FILE, metavar=metavar, required=required)
+
+
+compare_command = running.command(CompareOptions, _compare, _files("files", "BASE... NEW", required=False))
+check_command = running.command(CheckOptions, _check, _files("bases", "BASE..."))
+report_command = running.command(ReportOptions, _report, _files("files", "FILE|FOLDER..."))
 _SHOW_HELP = """Show a saved run as a table, or in a format for other programs.
 
     The schemas describe a saved run's header (line 1), its rows, and the records that --format json prints.
@@ -113,7 +88,7 @@ def show_command(
         running.print_output(output)
     else:
         job.write_output(out, output, [file] if file else ())
-        job.say(f"Wrote {out}.")
+        job.print_message(f"Wrote {out}.")
 
 
 _PLOT_HELP = """Draw charts of saved runs.
@@ -123,7 +98,6 @@ _PLOT_HELP = """Draw charts of saved runs.
 
 
 def _complete_kind(context: click.Context, param: click.Parameter, word: str) -> list[str]:
-    """Complete a kind of chart; nothing if matplotlib does not start."""
     with suppress(UsageError):
         load_matplotlib()
         from gemmbench import chart_views
@@ -173,7 +147,6 @@ def plot_command(files: tuple[Path, ...], kind: str | None, out: Path | None) ->
 
 
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
-    """Draw every kind of chart that suits the runs, each to its own file."""
     from gemmbench import chart_views
 
     paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}
@@ -183,18 +156,3 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():
         running.draw_chart(runs, kind, each)
-
-
-_REPORT_HELP = """Write an HTML report on saved runs, in a single file.
-
-    It starts with a summary, a chart and the fastest kernels. Comparisons of runs on the same device follow,
-    then a section for each run. The report makes no network requests. A folder means all .jsonl files in it.
-    """
-
-
-@click.command("report", Grouped, help=_REPORT_HELP)
-@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE|FOLDER...")
-@takes(ReportOptions)
-def report_command(options: ReportOptions, files: tuple[Path, ...]) -> None:
-    """``gemmbench report``."""
-    job.say(f"Wrote {api.reported(files, options)}.")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gemmbench import UsageError, api
 from gemmbench.cli import running
-from gemmbench.cli.running import Grouped, takes
+from gemmbench.cli.running import Grouped
 from gemmbench.doctor import diagnosis_page, to_record
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import Variant
@@ -44,16 +44,7 @@ _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
-_KERNELS_HELP = """List the GEMM kernels, or explain one.
-
-    --device, --kernel and --dtype apply only to --resources.
-    """
-
-
-@click.command("kernels", Grouped, help=_KERNELS_HELP)
-@takes(KernelsOptions)
-def kernels_command(options: KernelsOptions) -> None:
-    """``gemmbench kernels``."""
+def _kernels(options: KernelsOptions) -> None:
     if new := options.new:
         context = click.get_current_context()
         for param in context.command.params:
@@ -81,6 +72,9 @@ def kernels_command(options: KernelsOptions) -> None:
         running.print_output(entry_page(describe_variant(variant)))
 
 
+kernels_command = running.command(KernelsOptions, _kernels)
+
+
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
@@ -93,7 +87,7 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
 
 
 def describe_variant(variant: Variant) -> Entry:
-    """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
+    """Describe a variant: source, types, requirements, passes, parameters, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
         f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}"
@@ -116,7 +110,7 @@ def describe_variant(variant: Variant) -> Entry:
 
 
 def ladder_table(variants: Sequence[Variant]) -> RenderableType:
-    """A table with a line for each variant by family: needs, types and the start of the idea."""
+    """A line for each variant by family: needs, types and the start of the idea."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in ("kernel", "needs", "types", "idea"):
         table.add_column(column, no_wrap=column != "idea")
@@ -182,7 +176,7 @@ def _parameter(variant: Variant, name: str) -> str:
 
 
 def _named(variant: Variant) -> list[str]:
-    """``padded-fused: B transposed and padded in one launch (FUSED=1)``, for each named configuration."""
+    """``padded-fused: B transposed and padded in one launch (FUSED=1)``"""
     return [
         f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
         for name, each in variant.parameters.named.items()
@@ -190,7 +184,7 @@ def _named(variant: Variant) -> list[str]:
 
 
 class KernelBuild(Job):
-    """`kernels --resources`: build variants without running them, for a problem of 1024 x 1024 x 1024."""
+    """`kernels --resources`: build variants without running them, for m = n = k = 1024."""
 
     is_timed = False
     chart = "resources"
@@ -235,7 +229,7 @@ def resource_sheets(run: Run) -> list[Sheet]:
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
-    """The resource table of a device and data type. CPU drivers report no useful private memory."""
+    """The resource table of a device and type. CPU drivers report no useful private memory."""
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
     memory = ("local",) if run.header.devices[device].type == "cpu" else ("private", "local")
@@ -281,7 +275,7 @@ def _cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Ce
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices_command(as_json: bool) -> None:
     """``gemmbench devices``."""
-    with Worker(api.make_machine) as worker:
+    with Worker() as worker:
         listed, host = every_device(worker)
         broken = [problem for device in listed if device.type == "cpu" and (problem := worker.open(device))]
     if as_json:
@@ -311,7 +305,6 @@ def _block(title: str, *lines: str) -> RenderableType:
 
 
 def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
-    """Describe a device in four lines: name, driver, memory and data types."""
     unit = units.counted(device.compute_units, "compute unit")
     shared = " shared with the host" if device.unified_memory else ""
     emulated = " (emulated)" if device.local_mem_emulated else ""

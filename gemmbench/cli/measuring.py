@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import click
 from rich.console import Group
 from rich.text import Text
 
-from gemmbench import api
 from gemmbench.cli import running
-from gemmbench.cli.running import Grouped, takes
 from gemmbench.gemm.workloads import SETS
 from gemmbench.measure.child import Worker
 from gemmbench.model.kernel_files import opening
@@ -23,9 +20,9 @@ from gemmbench.suite.options.comparing import TuneOptions
 from gemmbench.suite.options.names import choose_names
 from gemmbench.tune.session import Tuning, forget
 
-gemm_command, square_command, sweep_k_command = map(
-    running.command, (measuring.GemmOptions, measuring.SquareOptions, measuring.SweepKOptions)
-)
+gemm_command = running.command(measuring.GemmOptions, running.measure_and_show)
+square_command = running.command(measuring.SquareOptions, running.measure_and_show)
+sweep_k_command = running.command(measuring.SweepKOptions, running.measure_and_show)
 
 
 def _peak(options: measuring.PeakOptions) -> None:
@@ -120,22 +117,13 @@ def _listed(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))
 
 
-_TUNE_HELP = """Search for a kernel's best parameters on this device.
-
-    The search takes a random sample of the space, then hill-climbs from the best. It verifies every
-    configuration in a separate process, so a crash does not end the search. The best few and the shipped
-    preset are then measured again, and the winner alternates with the preset. The winner is saved for all
-    commands if it is clearly faster. The same command resumes an interrupted search.
-    """
-
-
-@click.command("tune", Grouped, help=_TUNE_HELP)
-@takes(TuneOptions)
-def tune_command(options: TuneOptions) -> None:
-    """``gemmbench tune``."""
+def _tune(options: TuneOptions) -> None:
     if options.forget:
-        with Worker(api.make_machine) as worker:
+        with Worker() as worker:
             for line in forget(worker, options):
                 running.print_line(line)
         return
     running.execute(Tuning(options))
+
+
+tune_command = running.command(TuneOptions, _tune)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -70,29 +69,19 @@ def _line(text: str) -> str:
     return line if len(line) <= _LINE else sentence
 
 
-def takes(kind: type[Options]) -> Callable[[Command], Command]:
-    """Give a command the options of a class. The command receives them as one object, its first argument."""
+def command(kind: type[Options], run: Command, *arguments: click.Argument) -> click.Command:
+    """The command of a class; `run` gets the options as one object, and the arguments by name."""
 
-    def decorate(command: Command) -> Command:
+    def folded(**values: Any) -> Any:
+        own = {name: values.pop(name) for name in specs(kind)}
+        return run(kind(**own), **values)
 
-        @functools.wraps(command)
-        def folded(**values: Any) -> Any:
-            own = {name: values.pop(name) for name in specs(kind)}
-            return command(kind(**own), **values)
-
-        decorated: Command = folded
-        for name in reversed(specs(kind)):
-            decorated = click_option(kind, name)(decorated)
-        return decorated
-
-    return decorate
-
-
-def command(kind: type[Options], run: Command | None = None) -> click.Command:
-    """The command of a class, with its help; without a function of its own it measures."""
-    return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(
-        takes(kind)(run or measure_and_show)
-    )
+    decorated: Command = folded
+    for name in reversed(specs(kind)):
+        decorated = click_option(kind, name)(decorated)
+    made = click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(decorated)
+    made.params[:0] = arguments
+    return made
 
 
 def click_option(kind: type[Options], name: str, **changes: Any) -> Callable[[Command], Command]:
@@ -129,12 +118,12 @@ def execute(task: Job) -> None:
 
 
 def measure_and_show(options: MeasurementOptions) -> None:
-    """Measure, print, draw and save as the options say. With --dry-run, only print the plan."""
+    """Measure, print, draw and save as the options say."""
     execute(Measurement(options))
 
 
 def print_output(output: RenderableType) -> None:
-    """Print a table or text on stdout. If the reader has gone, drop the output and continue."""
+    """Print a table or text on stdout. If the reader has gone, drop the output."""
     try:
         if isinstance(output, str):
             click.echo(output, nl=not output.endswith("\n"))
@@ -145,15 +134,15 @@ def print_output(output: RenderableType) -> None:
 
 
 def print_line(sentence: str) -> None:
-    """Print a sentence on stdout. A terminal's line is wrapped at spaces."""
+    """Print a sentence on stdout, wrapped on a terminal."""
     console = stdout()
     click.echo(units.wrapped(sentence, console.width) if console.is_terminal else sentence)
 
 
 def draw_chart(runs: Sequence[Run], kind: str | None, path: Path) -> None:
-    """Draw a chart of runs and say so; `UsageError` if it cannot be drawn or written."""
+    """Draw a chart of runs and say so; `UsageError` if that fails."""
     api.draw_runs(runs, kind, path)
-    job.say(f"Drew {path}.")
+    job.print_message(f"Drew {path}.")
 
 
 def completed(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -1,9 +1,9 @@
 """Whether what a bench computes is right: before the first timed batch, in the batches and after the last.
 
 Before and after, the timed launches multiply integers, and Freivalds' check finds any wrong element of C.
-Before, they also multiply the operands that are timed, and drawn rows of C must lie within the bounds of
-rounding (`gemm.verify`); a long problem does that in its first batch. The C of every later problem must have
-the same bits, or lie within those bounds. A user's ``--out`` is written when all that has passed.
+Before, they also multiply the timed operands: drawn rows of C must lie within the bounds of rounding
+(`gemm.verify`). A long problem does that in its first batch. The C of later problems must have the same bits,
+or lie within those bounds.
 """
 
 from __future__ import annotations
@@ -43,26 +43,20 @@ _MOST_DRAWN = 1 << 12  # of an operand in float or double: more finds no more fa
 
 @dataclass(frozen=True)
 class Exact:
-    """Integer operands of a problem, and what the product of C with random vectors must be."""
+    """Integer operands of a problem, and the product of C with random vectors."""
 
     problem: Gemm  # with an alpha other than 1, and a beta other than 0 where the timed one is not 0
-    a: HostArray  # op(A), m x k of every problem of the batch, one below the other, as a device stores them
-    b: HostArray  # op(B), k x n, stored in the same way
-    c: HostArray  # C before, m x n, stored in the same way
+    operands: Matrices  # as a device stores them
     x: HostArray  # batch x n x `VECTORS`
     expected: HostArray  # alpha A (B x) + beta C0 x: batch x m x `VECTORS`
 
-    @property
-    def operands(self) -> Matrices:
-        return Matrices(self.a, self.b, self.c, generated=True)
-
     def scaled(self, digits: int) -> Exact:
-        """A copy with C before, `expected` and the smaller of A and B (A if equal) multiplied by 2^digits."""
-        dtype, result = DTYPES[self.problem.dtype], self.problem.result
-        of_a, of_b = (digits, 0) if self.a.size <= self.b.size else (0, digits)
-        a, b = _scaled_elements(self.a, dtype, of_a), _scaled_elements(self.b, dtype, of_b)
-        c = _scaled_elements(self.c, result, digits)
-        return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
+        """A copy with C before, `expected` and the smaller of A and B multiplied by 2^digits."""
+        dtype, a, b = DTYPES[self.problem.dtype], self.operands.a, self.operands.b
+        of_a, of_b = (digits, 0) if a.size <= b.size else (0, digits)
+        a, b = _scaled_elements(a, dtype, of_a), _scaled_elements(b, dtype, of_b)
+        c = _scaled_elements(self.operands.c, self.problem.result, digits)
+        return replace(self, operands=Matrices(a, b, c, True), expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
         """The first wrong element of a C (m x n of every problem) and the number of wrong rows, or ""."""
@@ -74,11 +68,11 @@ class Exact:
             return ""
         number, row = map(int, wrong[0])
         dtype, result = DTYPES[problem.dtype], problem.result
-        a_row = widen(as_stack(self.a, batch)[number, row : row + 1], dtype)
-        columns = as_stack(self.b, batch)[number : number + 1].swapaxes(1, 2)
+        a_row = widen(as_stack(self.operands.a, batch)[number, row : row + 1], dtype)
+        columns = as_stack(self.operands.b, batch)[number : number + 1].swapaxes(1, 2)
         right = problem.alpha * _product(columns, dtype, a_row.T[None])[0, :, 0]
         if problem.beta != 0:
-            right += problem.beta * widen(as_stack(self.c, batch)[number, row], result)
+            right += problem.beta * widen(as_stack(self.operands.c, batch)[number, row], result)
         row_got = widen(as_stack(c, batch)[number, row], result)
         column = int(np.argmax(row_got != right))
         where = f"in problem {number} of {batch}, " if batch > 1 else ""
@@ -90,11 +84,7 @@ class Exact:
 
 
 def exact_limit(problem: Gemm, sums: str = "") -> float:
-    """The largest integer L up to which all integers are exact in C and in the sums of a kernel.
-
-    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. Sums of tensor cores in fewer digits
-    than float has: half the range, 2^13 for fp8.
-    """
+    """The largest L up to which all integers are exact in C, and in sums of a kernel, also if cut off."""
     result = problem.result
     if not result.is_float:
         return result.largest
@@ -107,8 +97,7 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     """Random integer operands whose partial sums are exact, with the widest range possible.
 
     The range and the density of A and B satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
-    from `exact_limit`. Each process draws other numbers. `problem` is the timed one: alpha becomes 2 or -3, a
-    beta other than 0 becomes -2, or 1 and 0 if they are in `without`.
+    from `exact_limit`. alpha becomes 2 or -3, a beta other than 0 becomes -2; those in `without` 1 and 0.
     """
     rng = np.random.default_rng(secrets.randbits(64))
     problem = replace(
@@ -144,7 +133,7 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     expected = problem.alpha * _product(as_stack(a, batch), dtype, _product(as_stack(b, batch), dtype, x))
     if problem.beta != 0:
         expected += problem.beta * _product(as_stack(c, batch), result, x)
-    return Exact(problem, a, b, c, x, expected)
+    return Exact(problem, Matrices(a, b, c, True), x, expected)
 
 
 def forget_operands() -> None:
@@ -159,7 +148,7 @@ def _largest_exact(dtype: DType, wanted: float) -> int:
 
 
 def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements times 2^digits; in 1 or 2 bytes it is added to the exponents."""
+    """Stored elements times 2^digits, which are added to the exponents of short types."""
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -201,27 +190,23 @@ class Verifiable(Protocol):
 
     @property
     def erases(self) -> bool:
-        """Whether every batch is one problem on an erased C, compared with the verified one then."""
+        """Whether every batch is one problem on an erased C, which is compared then."""
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
+        """Replace A and B of an operand set, as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches of a scope once, and return C, m x ldc, which the next launch may change.
+        """Run the timed launches of a scope once. Return C, m x ldc; the next launch may change it.
 
-        `index` is the operand set, `c` C before. `problem`, if given, has another alpha or beta.
+        `c` is C before. `problem` has another alpha or beta.
         """
 
     def left(self) -> HostArray | None:
-        """C as the last batch left it; None if it was filled since, or if every problem added to C."""
+        """C as the last batch left it; None if it was filled since, or every problem added to C."""
 
 
 class Answers:
-    """Verifies the results of one bench.
-
-    `values` are the operands of the case. `sums` is the type of sums, "" for C's. `without` lists "alpha" and
-    "beta" if the kernel does not take them.
-    """
+    """Verifies the results of one bench. `sums` is the type of sums, "" for C's."""
 
     def __init__(
         self, case: Case, values: Matrices, sums: str = "", without: tuple[str, ...] = (),
@@ -233,19 +218,17 @@ class Answers:
 
     @property
     def before(self) -> HostArray:
-        """C before a problem, m x ldc; poisoned if beta is 0."""
         return guarded(self._problem, unwritten(self._problem, self._values.c))
 
     @property
     def verified_result(self) -> HostArray:
-        """C as verified with the case's own operands, m x ldc. `NotMeasuredError` before the verification."""
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
 
     @property
     def erased_result(self) -> HostArray:
-        """The verified result with every bit inverted, m x ldc, so that unwritten elements are wrong."""
+        """The verified result with every bit inverted, so that unwritten elements are wrong."""
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
@@ -253,7 +236,7 @@ class Answers:
         return c[:, : self._problem.n]
 
     def verified(self, bench: Verifiable, when: When) -> Verified:
-        """Run the checks before or after the batches. If they pass, small matrices are returned too."""
+        """Run the checks before or after the batches. If they pass, small matrices are returned."""
         check = self._check_before(bench) if when == "before" else self._check_after(bench)
         if check.verdict != "ok":
             return Verified(check)
@@ -286,9 +269,6 @@ class Answers:
             if matrix.size and max(matrix.shape) <= SHOWN
         }
 
-    def check_batch(self, left: HostArray) -> Check:
-        return self._check_repeated(left, "in a batch: ")
-
     def _check_before(self, bench: Verifiable) -> Check:
         """Check exact integers, then the case's own operands, in every distinct scope."""
         exact = exact_operands(self._problem, self._sums, self._without)
@@ -301,10 +281,7 @@ class Answers:
         return verify.merge_checks(checks)
 
     def check_own(self, result: HostArray) -> Check:
-        """Check a product of the case's own operands (m x ldc), and store it for later comparisons.
-
-        `NotMeasuredError` if the product exceeds the largest number of its type.
-        """
+        """Check a product of the case's own operands (m x ldc), and store it for comparisons."""
         self._result = self._inside(result).copy()
         checks = [self._check_guards(result), self._check_finite(self._result)]
         if checks[-1].verdict == "ok":
@@ -312,7 +289,6 @@ class Answers:
         return verify.merge_checks(checks)
 
     def _check_finite(self, c: HostArray) -> Check:
-        """Check the first row of C that is not finite. `NotMeasuredError` if the product exceeds its type."""
         problem, values = self._problem, self._values
         row = verify.first_not_finite(c, problem.result) if problem.result.is_float else None
         if row is None:
@@ -323,9 +299,9 @@ class Answers:
         return rows.check(c, values.c, self._sums, self._terms)
 
     def _check_after(self, bench: Verifiable) -> Check:
-        """Check what the last batch left, then exact integers if need be. Write ``--out`` if all is right."""
+        """Check what the last batch left, then exact integers if need be. Write ``--out``."""
         left = bench.left()
-        checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
+        checks = [] if left is None else [self.check_repeated(left, "after the last batch: ")]
         if not (checks and bench.erases):
             checks += self._exact_checks_after(bench)
         check = verify.merge_checks(checks)
@@ -334,7 +310,7 @@ class Answers:
         return check
 
     def _exact_checks_after(self, bench: Verifiable) -> list[Check]:
-        """Check exact integers, multiplied by a random power of 2, in both scopes on random operand sets."""
+        """Check exact integers times a power of 2, in both scopes on random operand sets."""
         checks = []
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))
@@ -356,12 +332,12 @@ class Answers:
         return checks
 
     def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
-        """Check the exact problem in a scope on operand set `index`, which must hold its A and B.
+        """Check the exact problem on operand set `index`, which must hold its A and B.
 
-        C before is NaN if beta is 0. After the timed batches (`what` is not empty) it holds integers, so that
-        leaving C alone is wrong.
+        C before is NaN if beta is 0; after the timed batches (`what`) integers, so that it must be written.
         """
-        c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
+        c0 = exact.operands.c if what else unwritten(exact.problem, exact.operands.c)
+        c0 = guarded(exact.problem, c0)
         result = bench.answer(scope, index, c0, exact.problem)
         if error := exact.error(self._inside(result), self._terms):
             return Check("wrong", {}, (f"{what}{error}",))
@@ -380,7 +356,8 @@ class Answers:
             values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
         return values.rows[0]
 
-    def _check_repeated(self, left: HostArray, what: str) -> Check:
+    def check_repeated(self, left: HostArray, what: str) -> Check:
+        """Check that a C has the verified bits, or lies within the bounds of rounding; `what` is a prefix."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")

@@ -49,7 +49,7 @@ class Stopwatch:
 class Cuda:
     """The GPU that OpenCL describes by these facts, as this process's CUDA device, with one stream.
 
-    It has what benches use of `opencl.runtime.Runtime`. Its queues are itself.
+    It has what benches use of `opencl.runtime.Runtime`.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
@@ -67,7 +67,6 @@ class Cuda:
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
-        """The address of `nbytes` on the device, freed at the end. `NotMeasuredError` if memory runs out."""
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
         try:
@@ -77,7 +76,6 @@ class Cuda:
 
     @contextmanager
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
-        """A new array in page-locked host memory, freed at the end. `NotMeasuredError` if it runs out."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
         address = ctypes.c_void_p()
         self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
@@ -93,7 +91,6 @@ class Cuda:
             self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
 
     def to_host(self, values: HostArray, address: int) -> None:
-        """Copy from the device into a contiguous array; returns when the values are there."""
         if values.size:
             pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
             self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
@@ -104,7 +101,6 @@ class Cuda:
         self._call("cuStreamSynchronize", self.stream)
 
     def start(self) -> Stopwatch:
-        """Enqueue the start of a stopwatch. Two alternate: the last one may still run."""
         watch = next(self._watches)
         self._call("cuEventRecord", watch.begin, self.stream)
         return watch
@@ -113,7 +109,7 @@ class Cuda:
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """A function's launches as a CUDA graph: nothing runs before `replay`."""
+        """A function's launches as a CUDA graph, for `replay`."""
         captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
         try:
@@ -216,7 +212,7 @@ _FORMS: Mapping[str, _Form] = {
 
 
 def step(dtype: str) -> int:
-    """What n, k and leading dimensions must be multiples of for a data type."""
+    """What n, k and leading dimensions must be multiples of."""
     return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
 
 
@@ -230,7 +226,7 @@ _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of
 
 
 class CublasLt:
-    """The part of cuBLAS that multiplies fp8, with sums of about 14 bits as nv-wgmma has."""
+    """The part of cuBLAS that multiplies fp8, with sums of about 14 bits."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
@@ -242,11 +238,7 @@ class CublasLt:
         self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """Enqueue C = alpha A op(B) + beta C of fp8 A and B, given addresses; B is stored transposed.
-
-        The last call's plan is reused for its shape and layout. Raises `NotMeasuredError`: unsupported for a
-        type, shape or layout that it does not take, else failed.
-        """
+        """Enqueue C = alpha A op(B) + beta C of fp8 A and B, given addresses; B is stored transposed."""
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:
             self._planned = None
@@ -292,7 +284,7 @@ class CublasLt:
 
     @staticmethod
     def _lacks(problem: Gemm, layout: Layout) -> str:
-        """What a problem lacks for fp8, as the end of the sentence "cuBLAS supports ... only"; or ""."""
+        """How "cuBLAS supports ... only" ends for this problem, or ""."""
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
         if problem.batch > 1:
@@ -335,10 +327,10 @@ class Cublas:
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
+        """Enqueue C = alpha op(A) op(B) + beta C, row-major, given device addresses.
 
-        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. Raises
-        `NotMeasuredError`: unsupported for a type or shape that it does not take, else failed.
+        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m.
+        `NotMeasuredError` if it lacks the type or shape, or fails.
         """
         if not problem.m or not problem.n:
             return
@@ -399,7 +391,7 @@ def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
 
 
 def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
-    """The library in NVIDIA's pip packages, which are in other folders for CUDA 12 than for CUDA 13."""
+    """The library in NVIDIA's pip packages, whose folders CUDA 12 and 13 name differently."""
     spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
     for folder in spec.submodule_search_locations or () if spec else ():
         for file in files:
@@ -418,7 +410,7 @@ _TICK_S = 3.2e-8  # of CUDA's events
 
 
 class CudaOperand(Copied):
-    """A matrix in host memory, pinned or pageable, and at an address of the device."""
+    """A matrix in host memory, pinned or pageable, and on the device."""
 
     def __init__(self, cuda: Any, shape: Shape, dtype: np.dtype[Any], pinned: bool, held: ExitStack) -> None:
         Operand.__init__(self, cuda, shape, dtype, image=False)
@@ -476,7 +468,6 @@ class CublasBench(WallBench):
     def __init__(
         self, runtime: Any, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        """See `GemmBench`; `runtime` is a `Cuda`. Host memory is pinned, unless the mode is pageable."""
         self._cuda: Cuda = runtime
         self._graphs: dict[tuple[int, int], ctypes.c_void_p] = {}  # by number of problems and first set
         mode = "pageable" if mode == "pageable" else "staged"
@@ -497,13 +488,13 @@ class CublasBench(WallBench):
         self._held.close()
 
     def _begin_comparing(self) -> None:
-        """Later batches are not compared: CUDA has no kernel for that here."""
+        """CUDA has no kernel here that compares results."""
 
     def _forbidden_writes(self) -> Iterator[str]:
         return iter(())
 
     def _device_batch(self, count: int) -> _Queued:
-        """Enqueue a batch: as a CUDA graph if `count` exceeds 1 and the number of operand sets."""
+        """Enqueue a batch: as a CUDA graph if `count` exceeds 1 and the number of sets."""
         self._on_device()
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.perf_counter()
@@ -517,7 +508,7 @@ class CublasBench(WallBench):
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
-        """The CUDA graph of `count` problems from the next operand set on, captured once for both.
+        """The CUDA graph of `count` problems from the next operand set on, captured once.
 
         A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256. The rotation first
         moves on to set 0 or half-way, so few graphs are captured.
@@ -535,13 +526,13 @@ class CublasBench(WallBench):
 
 
 class CublasExecutor(GemmExecutor):
-    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA or cuBLAS, or if they lack this GPU."""
+    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA, cuBLAS or this GPU."""
 
     bench = CublasBench
 
     @staticmethod
     def is_installed(device: DeviceFacts) -> bool:
-        """Whether the device is an NVIDIA GPU and the library's file exists. Loading it would take long."""
+        """Whether the device is NVIDIA's and the library's file exists: loading it takes long."""
         files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
         return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
 

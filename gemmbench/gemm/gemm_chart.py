@@ -61,7 +61,7 @@ class Sweep:
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The looks of the best lines by label, of those that all runs have; other lines are grey."""
+        """The looks of the best lines, by label, that all runs have; others are grey."""
         labels = [{curve.label for curve in panel.series} for _, panel in self.parts]
         common = set[str].intersection(*labels) or set[str].union(*labels)
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
@@ -119,7 +119,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 def _drawn(
     run: Run, curve: Curve, values: _Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
-    """A line's points at the sizes in `at`, with intervals; NaN where a row has no value."""
+    """A line's points at the sizes in `at`; NaN where a row has no value."""
     points = []
     for size, row in curve.rows.items():
         if size in at:
@@ -139,7 +139,7 @@ def _over_size(
 ) -> Iterator[pane.Pane]:  # fmt: skip
     """Yield a pane for each device, data type and shape with a line of values for each kernel.
 
-    `unit` returns the divisor and the axis label, given the largest value. `more` adds horizontal lines.
+    `unit` gets the largest value, and returns divisor and axis label. `more` adds horizontal lines.
     """
 
     def paint(axes: Axes, sweep: Sweep) -> None:
@@ -187,13 +187,13 @@ def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
     for run, panel in sweep.parts:
         peak = derive.peak(run, panel.device, panel.dtype, others=runs)
         if peak and max(_best(curve, sweep.scope) for curve in panel.series) > pane.NEAR_PEAK * peak.rate:
-            name = f"peak {units.rate(peak.rate, derive.is_integer(panel.dtype))}"
+            name = f"peak {units.rate_text(peak.rate, derive.is_integer(panel.dtype))}"
             drawn[name] = Line("peak", [Point(0, peak.rate)] * 2, _PEAK, name)
     return list(drawn.values())
 
 
-def time(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of the median seconds for one problem over size, of ok rows, with intervals."""
+def time_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
+    """Median seconds for one problem over size."""
 
     def values(row: Row, scope: str) -> Interval | None:
         return derive.summary(row, derive.shown_samples(row, scope)) if row.status == "ok" else None
@@ -205,7 +205,7 @@ def time(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
 
 
 def energy(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of joules for one problem over size, without intervals; none if no ok row has joules."""
+    """Joules for one problem over size."""
 
     def values(row: Row, _: str) -> Interval | None:
         joules = row.energy.joules if row.status == "ok" else None
@@ -219,7 +219,7 @@ def energy(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
 
 
 def why_no_energy(runs: Sequence[Run]) -> str:
-    """Why no row of runs has joules, each reason once; "" if some row has, or energy was not requested."""
+    """Why no row has joules, each reason once; "" if some row has, or nobody asked."""
     rows = [row for run in runs for row in run.rows if row.kind == "gemm" and derive.asked_for_energy(row)]
     if any(row.energy.joules is not None for row in rows):
         return ""
@@ -227,7 +227,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
 
 
 def versus_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of the rate over that of ``--versus``'s kernel, over size, with a line at 1; none without it."""
+    """Rates over those of ``--versus``'s kernel, over size, with a line at 1."""
 
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
         names = dict.fromkeys(clean(name) for row in sweep.rows if (name := derive.partner(row)))
@@ -238,7 +238,7 @@ def versus_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Yield panes of rates with and without transfers of the best kernels and the host's BLAS over size."""
+    """Rates with and without transfers of the best kernels and the host's BLAS, over size."""
     for each in _sweeps(runs, families):
         sweep = each.with_series(partial(_contenders, families=families))
         if any(not curve.is_host for _, panel in sweep.parts for curve in panel.series):
@@ -275,7 +275,7 @@ def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Curve,
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
-    """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval."""
+    """Mark the size from which a kernel with transfers beats the host's BLAS, with its interval."""
     even, host = (
         next(iter(panels.break_evens(sweep.parts[0][0], sweep.panel)), None),
         panels.baseline(sweep.panel),
@@ -299,7 +299,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
 
 
 def roofline(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of rates over flop per byte, below peak and bandwidth, which another run may provide."""
+    """Rates over flop per byte, below peak and bandwidth, which another run may provide."""
     for subject in pane.subjects(runs):
         run, device = subject.run, subject.device
         # On a CPU the host's BLAS is under the same roofs.
@@ -322,7 +322,7 @@ def _paint_roofs(
     axes: Axes, subject: pane.PaneSubject, rows: Sequence[Row], families: pane.Families, peak: float,
     bandwidth: float | None,
 ) -> None:  # fmt: skip
-    """Draw roofs (`peak` in flop/s, `bandwidth` in bytes/s) and a point for each variant and problem."""
+    """Draw roofs (`peak` in flop/s, `bandwidth` in bytes/s) and a point for each row."""
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
     at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}
@@ -350,7 +350,7 @@ def _paint_roofs(
     left, right = axes.get_xlim()
     roof = [Point(ridge or left, top), Point(right, top)]
     drawn.append(
-        Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
+        Line("peak", roof, Look(pane.GREY), f"peak {units.rate_text(peak, derive.is_integer(subject.dtype))}")
     )
     marks.draw_lines(axes, drawn[-1:])
     if ridge and bandwidth:
@@ -386,7 +386,7 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 
 
 def ladder_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Yield panes of the measured peak, kernels and libraries at one problem, the fastest first."""
+    """The measured peak, kernels and libraries at one problem, the fastest first."""
     for subject in pane.subjects(runs):
         run, setting = subject.run, Setting(subject.device, subject.dtype)
         problem = panels.common_problem(run, setting)
@@ -425,7 +425,7 @@ def colour_of(dtype: str) -> str:
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Yield panes of the fastest kernels at one problem in several data types, grouped by kernel."""
+    """The fastest kernels at one problem in several data types, grouped by kernel."""
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
         own = [setting for setting in panels.settings(run) if setting.device == device]
@@ -465,7 +465,7 @@ _MOST_VARIANTS = 5
 
 
 def workloads_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
-    """Panes of bars by shape, for each device and type of runs with several problems that are no sweep."""
+    """Bars by shape, of runs with several problems that are no sweep."""
     for subject in pane.subjects(runs):
         gemms = [row for row in subject.run.rows if row.kind == "gemm"]
         if not panels.sweep_axis(gemms) and len({row.problem for row in gemms}) > 1:
@@ -473,10 +473,7 @@ def workloads_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane
 
 
 def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
-    """A group of bars for each shape: up to five kernels, those that are fastest most often.
-
-    Many shapes have fewer kernels, but at least two. Ties go to the higher rates on the other shapes.
-    """
+    """A group of bars for each shape: two to five kernels, those that are fastest most often."""
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]]
     shapes = {(row.label, row.problem): {} for row in subject.rows}
@@ -523,7 +520,7 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
-    """Yield panes of the parts of the host scope: of each kernel, or of the fastest at several problems."""
+    """The parts of the host scope: of each kernel, or of the fastest at several problems."""
     for subject in pane.subjects(runs):
         timed = (row for row in subject.rows if (split := derive.split_parts(row.parts)) and split.whole_s)
         rows_of = by_key((row.problem, row) for row in timed if row.problem)
@@ -562,7 +559,7 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
 
 
 def resource_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
-    """Panes for each run, device and type: each kernel's work-group at its largest problem, and its limit."""
+    """Each kernel's work-group at its largest problem, and its limit."""
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
         ascending = sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0)
         entries = {row.title: _group_bar(row) for row in ascending}  # the largest problem counts
@@ -574,7 +571,6 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]
 
 
 def _group_bar(row: Row) -> Bar:
-    """A bar of a row's multiply kernel (else its last): its work-group, then up to the largest allowed."""
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
     colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
     rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")

@@ -1,7 +1,6 @@
 """The GEMM calls of a program, from the log of its BLAS library or a trace of PyTorch's profiler.
 
-That is oneDNN's verbose mode, MKL_VERBOSE, the logs of cuBLAS and cuBLASLt, the bench logs of rocBLAS and
-hipBLASLt, and Chrome traces. Logs may be mixed.
+Logs are of oneDNN, MKL, cuBLAS, cuBLASLt, rocblas-bench and hipblaslt-bench, and may be mixed.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ def _rows(
 def _columns(
     lengths: Sequence[int], dtype: str, ld: Sequence[int | None], trans: Sequence[str], *rest: Any
 ) -> Call:
-    """A column-major product, with BLAS's letters, as row-major: C's transpose is B's times A's."""
+    """A column-major product as row-major: C's transpose is B's times A's."""
     (m, n, k), (lda, ldb, ldc) = lengths, ld
     return _rows((n, m, k), dtype, (ldb, lda, ldc), [each.upper() != "N" for each in reversed(trans)], *rest)
 
@@ -125,7 +124,7 @@ _SCALE = re.compile(r"oscale:0:([-+.\de]+)")
 
 
 def _onednn(text: str) -> Call | None:
-    """A line from ``,exec`` to the time, which is cut; None if it is of another primitive."""
+    """A line from ``,exec`` to the time; None if it is of another primitive."""
     if not _PRODUCT.match(text):
         return None
     _, _, _, primitive, _, kind, operands, attributes, _, problem = text.split(",")
@@ -356,7 +355,7 @@ class _Log:
         self.end()
 
     def read_trace(self, data: bytes) -> None:
-        """Count a trace's operations that contain no other: linear contains addmm, which is the product."""
+        """Count a trace's innermost operations: linear contains addmm, the product."""
         events: list[tuple[Any, ...]] = []
         self.is_log = True
         raw = msgspec.json.decode(data, type=dict[str, msgspec.Raw])["traceEvents"]
@@ -380,9 +379,9 @@ class _Log:
 
 
 def read_calls(path: Path, file: BufferedReader[Any]) -> tuple[dict[Call, int], str] | None:
-    """Each call of a log and its count, in the order of the first, and what was not read; None without a log.
+    """Each call of a log with its count, and what was not read; None without a log.
 
-    Raises `UsageError` if the log has no GEMM that can be read, or too many, or is a trace that is cut off.
+    Raises `UsageError` if there is no GEMM that can be read, or too many, or the trace is cut off.
     """
     log, head = _Log(), file.peek(1)
     is_trace = head.lstrip().startswith(b"{") and b'"traceEvents"' in head

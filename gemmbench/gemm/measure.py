@@ -55,7 +55,7 @@ def _with_samples(
 
 
 def checked_against_peak(row: Row, device: DeviceFacts | None) -> Row:
-    """The row, marked wrong if the median rate of its finest scope exceeds the peak; otherwise unchanged."""
+    """The row, marked wrong if the median rate of its finest scope exceeds the peak."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
@@ -77,8 +77,8 @@ class WrongError(Exception):
 def measure_gemm(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Verify a case, measure it and verify it again. Yields its stages, and returns its row, even if wrong.
 
-    Batches alternate with those of its `partner`, an old version or another kernel, if it has one. If
-    that of ``--versus`` cannot run, the case is timed alone. Raises `NotMeasuredError` if there is no rate.
+    Batches alternate with those of its `partner`, if it has one. If that of ``--versus`` cannot run, the case
+    is timed alone. Raises `NotMeasuredError` if there is no rate.
     """
     try:
         if case.partner:
@@ -115,13 +115,14 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 def _after_samples(
     handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy, windows: Sequence[Sampled] = ()
 ) -> Stages:
-    """Add energy, the host scope's parts and the map cycle, which is verified with the rest at the end."""
+    """Add energy, the host scope's parts and the map cycle, and verify again."""
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
         with Metered(handle, handle.prepared.clocks[0]) as run:
             row = replace(row, energy=measure_energy(run, device=device))
-    count = _parts_count(row, policy) if handle.prepared.parts and row.status == "ok" else 0
-    if count:
+    if handle.prepared.parts and row.status == "ok":
+        fit = policy.budget_s / float(np.median(row.samples["host"].counted))
+        count = int(min(_PARTS, max(1.0, fit * _PARTS_SHARE)))
         timed = next((batch.each for window in windows for batch in window.batches if batch.each), None)
         if not timed:
             yield Staged("timing the host scope's parts")
@@ -137,18 +138,14 @@ def _after_samples(
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its `partner`.
 
-    Raises `NotMeasuredError` if there is nothing to compare with, `WrongError` if the case's answer is wrong,
-    `_OtherKernelError` if only the kernel of ``--versus`` cannot run.
+    `WrongError` if its own answer is wrong, `_OtherKernelError` if only that of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, partner=None)
     name = case.versus.title if case.versus else "the old kernel"
     refuse_if_too_slow(instrument, present, device, policy)
-    if case.versus:
-        other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
-    else:
-        assert case.partner is not None
-        other, past, on = instrument.for_old(case.partner, device)
+    assert case.partner is not None
+    other, past, on = instrument.for_old(case.partner, None if case.partner.device == HOST else device)
     past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
         yield Staged(f"verifying {name}")
@@ -182,11 +179,7 @@ _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved ke
 def _prepared_pair(
     held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
 ) -> tuple[Handle, Handle]:
-    """Prepare both kernels, in random order, because the first gets other memory; `held` releases them.
-
-    The other one must pass its exact test. They share operands if they can. For a previous version, the
-    case's own kernel is verified before `_other_kernel_error` is raised.
-    """
+    """Prepare both kernels, in random order, because the first gets other memory."""
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
         instrument, its_case, device = side
@@ -224,8 +217,7 @@ def _timed_in_pairs(
 ) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
     """Sample both kernels in alternating batches, in every clock that both have; also returns these clocks.
 
-    The host clock gets 15 % of the budget, with the host's BLAS 85 %. With that on a CPU it gets half, and
-    "device" is shared.
+    The host clock gets 15 % of the budget, with the host's BLAS 85 %, with that on a CPU half of it.
     """
     on_host = former.prepared.clocks == ("host",)
     clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -241,9 +233,8 @@ def _timed_in_pairs(
         yield Staged(f"timing {clock}")
         share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
         if clock in clocks:
-            pairs = in_turn(now, former, clock, short, share_s)
-            sides[0].append(pairs.first)
-            sides[1].append(pairs.second)
+            for side, sampled in zip(sides, in_turn(now, former, clock, short, share_s), strict=True):
+                side.append(sampled)
         else:  # the host's BLAS and a GPU's kernel have the host's clock in common
             sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
     return sides, clocks
@@ -253,10 +244,7 @@ def _with_pairs(
     row: Row, case: Case, former: Handle, verified: wire.Verified,
     sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
 ) -> Row:  # fmt: skip
-    """The row with the samples of both sides, its notes and conditions.
-
-    If one side's events contradict the wall clock, both get wall-clock times; with the host's BLAS always.
-    """
+    """The row with the samples of both sides: by the wall clock if only one side's events contradict it."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_checked_samples, sides)
     if bool(notes) != bool(doubts):  # one clock for both
@@ -288,7 +276,6 @@ class _OtherKernelError(NotMeasuredError): ...
 
 
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
-    """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     if case.versus:
@@ -304,8 +291,7 @@ def refuse_if_too_slow(
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
     The time of a smaller problem is scaled by flops. One with less than a 64th of them may not fill the
-    device, so it seldom decides. Raises `NotMeasuredError` (skipped), `WrongError` if a trial's exact test
-    fails.
+    device, so it seldom decides. `NotMeasuredError` (skipped), or `WrongError` of the smaller problem.
     """
     problem = case.gemm
     for smaller, took_s in _smaller_times(instrument, case, device, policy):
@@ -349,7 +335,7 @@ def row_of(case: Case, handle: Handle) -> Row:
 
 
 def check_exact(case: Case, handle: Handle) -> None:
-    """Run the exact tests of a case's kernels. `WrongError` with the row if an answer is wrong."""
+    """Run the exact tests of a case's kernels. `WrongError` with the row if one fails."""
     check = handle.verify("exact").check
     if check.verdict == "wrong":
         row = replace(row_of(case, handle), memory="")  # the operands were not touched
@@ -357,7 +343,7 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """The row after the exact tests and the checks before timing. `WrongError` with it if it is wrong."""
+    """The row after the exact tests and the checks before timing. `WrongError` if it is wrong."""
     check_exact(case, handle)
     verified = handle.verify("before")
     row = replace(row_of(case, handle), check=verified.check, launches=verified.launches)
@@ -391,13 +377,8 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
     return clocks if fits or "host" not in clocks or variant_of(case).launches.images else ("host",)
 
 
-def _parts_count(row: Row, policy: Policy) -> int:
-    fit = policy.budget_s / float(np.median(row.samples["host"].counted))
-    return int(min(_PARTS, max(1.0, fit * _PARTS_SHARE)))
-
-
 def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """The samples by scope, by the wall clock if most events contradict it; then with a note."""
+    """The samples by scope; by the wall clock, with a note, if most events contradict it."""
     samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
     if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:

@@ -1,4 +1,4 @@
-"""The host's BLAS, through numpy or scipy, and MKL: the host side of the break-even size.
+"""The host's BLAS, through numpy or scipy, and MKL.
 
 numpy has no alpha and beta: it would read and write C three times more. With them, scipy calls the BLAS.
 """
@@ -41,7 +41,7 @@ _WARM = "cold: its operands stay in the cache, since the size of the host's cach
 
 
 class NumpyExecutor:
-    """Runs gemm cases with numpy or scipy, in the host scope only. `pin` pins the threads of loaded BLAS."""
+    """Runs gemm cases with numpy or scipy, in the host scope. `pin` pins the threads of loaded BLAS."""
 
     def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
         self._pin = pin
@@ -93,7 +93,7 @@ class NumpyBench:
         self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built, unit=unit)
 
     def _library(self) -> tuple[bool, dict[str, int | float | str], tuple[str, ...]]:
-        """Whether it adds to C in place, the library's name if numpy is replaced, and notes."""
+        """Whether it adds to C in place, what replaces numpy, and notes."""
         problem, values = self._problem, self._stored
         if not problem.flops or (problem.alpha == 1 and problem.beta == 0):
             return False, {}, ()
@@ -181,10 +181,7 @@ def multiply_by_numpy(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, o
 
 
 def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-    """A call that computes C = alpha A B + beta C in place, by scipy, from op(A) and op(B).
-
-    The BLAS stores columns, so it computes the transpose of C from views: op(B)^T op(A)^T.
-    """
+    """A call of C = alpha A B + beta C in place, transposed: the BLAS stores columns."""
     from scipy.linalg import blas
 
     return partial(
@@ -214,28 +211,24 @@ _SATURATES = (
 )
 
 
-def _half_bits(value: float) -> ctypes.c_uint16:
-    return ctypes.c_uint16(int(np.float16(value).view(np.uint16)))
-
-
 _ROUTINES: Mapping[str, tuple[str, Callable[[float], Any]]] = {  # and how alpha and beta are passed
     "float": ("cblas_sgemm", ctypes.c_float),
     "double": ("cblas_dgemm", ctypes.c_double),
-    "half": ("cblas_hgemm", _half_bits),
+    "half": ("cblas_hgemm", lambda value: ctypes.c_uint16(int(np.float16(value).view(np.uint16)))),
     "bfloat16": ("cblas_gemm_bf16bf16f32", ctypes.c_float),
     "char": ("cblas_gemm_s8u8s32", ctypes.c_float),
 }
 
 
 def mkl_file() -> str:
-    """MKL's library in this Python environment, or else the system's; "" if neither has it."""
+    """MKL's library in this Python environment, or the system's; "" without one."""
     folders = (Path(sys.prefix, "lib"), Path(sys.prefix, "Library", "bin"))
     files = sorted(str(file) for folder in folders for file in folder.glob("*mkl_rt.*"))
     return files[-1] if files else ctypes.util.find_library("mkl_rt") or ""
 
 
 class Mkl:
-    """MKL in this process, with its threads started. `NotMeasuredError` (unsupported) if it does not load."""
+    """MKL in this process, with its threads started; else `NotMeasuredError` (unsupported)."""
 
     def __init__(self) -> None:
         file = mkl_file()
@@ -263,10 +256,7 @@ class Mkl:
         return bool((c != size * most * most).any())
 
     def call(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-        """A call of C = alpha op(A) op(B) + beta C in place, for matrices as they are stored.
-
-        Row-major products of char get A + 128 as unsigned numbers, with -128 as offset.
-        """
+        """A call of C = alpha op(A) op(B) + beta C in place. Of char, A + 128 is unsigned, with an offset."""
         name, scalar = _ROUTINES[problem.dtype]
         is_char = problem.dtype == "char"
         if is_char:
@@ -287,7 +277,7 @@ class Mkl:
 
 
 class MklExecutor(NumpyExecutor):
-    """Runs gemm cases with MKL, in the host scope only. `NotMeasuredError` if it is not there."""
+    """Runs gemm cases with MKL, in the host scope. `NotMeasuredError` if it is not there."""
 
     @staticmethod
     def is_installed(_: DeviceFacts) -> bool:

@@ -32,7 +32,7 @@ from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose_memory, 
 
 
 class GemmExecutor:
-    """Runs gemm cases on one OpenCL device. Exact tests run once per variant, data type and parameters."""
+    """Runs gemm cases on one OpenCL device. Exact tests run once for each compiled variant."""
 
     bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples
@@ -49,10 +49,7 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """A bench of a case, with its operands or those of `like`; or of a trial `problem`, with beta 0.
-
-        Raises `NotMeasuredError` for errors of compiler, driver and operands.
-        """
+        """A bench of a case, with its operands or those of `like`; or of a trial `problem`, with beta 0."""
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _refusing_other_folders(case):
             programs = self._programs_of(case)
@@ -112,10 +109,7 @@ class GemmExecutor:
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
     ) -> dict[str, BuiltProgram]:
-        """The programs of a variant by file. `root` is another kernels folder.
-
-        `NotMeasuredError` if they do not compile, or `root` has none for transposed operands.
-        """
+        """The programs of a variant by file, from the kernels folder `root`; else `NotMeasuredError`."""
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.launches.passes if step.role == "multiply"}
         for file in variant.files:
@@ -134,7 +128,7 @@ class GemmExecutor:
         self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
         problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
     ) -> Sequence[Step]:  # fmt: skip
-        """Kernels with their arguments set, in launch order, without passes that have nothing to do.
+        """Launches with their arguments set, without passes that have nothing to do.
 
         Temporaries and images are allocated unless `buffers` has them. `fixed` keeps the planned work-group.
         `NotMeasuredError` if a kernel does not take that group, or a user's kernel these arguments.
@@ -238,7 +232,7 @@ def _check_name(step: Pass, built: BuiltProgram) -> None:
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
-    """Set a user's kernel's arguments; `NotMeasuredError` if their number or a type is not as `step` says."""
+    """Set a user's kernel's arguments; `NotMeasuredError` if they are not as `step` says."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
         counts = f"has {kernel.num_args} arguments, but arguments names {len(step.arguments)}"
@@ -257,7 +251,7 @@ def _is_group_chosen(case: Case) -> bool:
 
 
 def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
-    """Notes for a row about work-groups that are smaller than planned, each once."""
+    """Notes on work-groups that are smaller than planned, each once."""
     notes = []
     for step, planned, group in smaller:
         what = "" if step.role == "multiply" else f"{step.kernel} in "
@@ -272,7 +266,7 @@ def _variant(case: Case) -> Variant:
 
 @contextmanager
 def _refusing_other_folders(case: Case) -> Iterator[None]:
-    """Turn errors of another folder's kernels, which may take other arguments, into `NotMeasuredError`."""
+    """Turn errors of another folder's kernels into `NotMeasuredError`."""
     try:
         yield
     except Exception as error:
@@ -314,7 +308,7 @@ _FUNCTIONS: Mapping[str, tuple[str, Any, Callable[[float], float]]] = {
 
 
 class Clblast:
-    """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
+    """The library in this process; `NotMeasuredError` (unsupported) without it."""
 
     def __init__(self) -> None:
         files = filter(None, (*_FILES, ctypes.util.find_library("clblast")))
@@ -324,9 +318,9 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
+        """A call of C = alpha op(A) op(B) + beta C, for any of `queues`. No length may be 0.
 
-        CLBlast copies operands that its kernel wants in the other order, so the call is row- or column-major,
+        CLBlast copies operands that its kernel wants in the other order. So the call is row- or column-major,
         whichever has the smaller temporary buffer.
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
@@ -381,7 +375,7 @@ class _SymbolFile(ctypes.Structure):
 
 
 def file_of(function: Any) -> Path | None:
-    """The file of a library's function, with links resolved; None if the system does not report it."""
+    """The file of a library's function, with links resolved; None if unknown."""
     symbol = _SymbolFile()
     try:
         known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
@@ -400,7 +394,7 @@ def _title(library: ctypes.CDLL) -> str:
 
 @dataclass(frozen=True)
 class ClblastCall:
-    """One call whose arguments were made before the clock starts: a `opencl_bench.Step`."""
+    """One call with its arguments: a `opencl_bench.Step`."""
 
     function: Callable[..., int]
     arguments: tuple[Any, ...]
@@ -417,7 +411,7 @@ class ClblastCall:
 
 
 class ClblastExecutor(GemmExecutor):
-    """Runs gemm cases with CLBlast, by the wall clock. `NotMeasuredError` if it is not installed."""
+    """Runs gemm cases with CLBlast, by the wall clock. `NotMeasuredError` without it."""
 
     bench = WallBench
 
@@ -447,10 +441,7 @@ class ClblastExecutor(GemmExecutor):
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
-    """The first library that loads, among paths and names for the system's loader.
-
-    Raises `NotMeasuredError` (unsupported) if none does. `advice` says what to install.
-    """
+    """The first library that loads; else `NotMeasuredError` (unsupported) with an advice."""
     broken = ""
     for candidate in candidates:
         try:

@@ -1,4 +1,4 @@
-"""One GEMM problem on a device, ready to be run again and again: launches, operands, clocks."""
+"""One GEMM problem on a device, ready to run repeatedly: launches, operands, clocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
 
 
 class Step(Protocol):
-    """One thing that a problem puts into a queue, its arguments set."""
+    """What a problem puts into a queue, with its arguments."""
 
     @property
     def role(self) -> str: ...
@@ -97,7 +97,7 @@ class Timed:
 
 
 class Rotation:
-    """The state of operand sets, which benches that share the sets have in common."""
+    """The state of operand sets, for all benches that share them."""
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
@@ -110,7 +110,6 @@ class Rotation:
         return (self._next + after) % self._sets
 
     def skip_to(self, step: int) -> None:
-        """Move on to the next operand set whose index is a multiple of `step`."""
         self._next = ceil_div(self._next % self._sets, step) * step % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
@@ -137,10 +136,7 @@ class QueuedBatch:
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """Wait for the batch, and read its events and the wall clock: seconds of one problem.
-
-        GPUs also time the chain of launches. It is the device scope if some were silent.
-        """
+        """Wait for the batch, and read its events and the wall clock; on a GPU also the chain of launches."""
         with errors():
             self.events[-1][1].wait()
             end = time.perf_counter()
@@ -185,10 +181,6 @@ class GemmBench:
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        """Fill every operand set, and bind the launches of `timed`.
-
-        An operand that kernels read as an image has a buffer, too.
-        """
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
@@ -275,7 +267,7 @@ class GemmBench:
 
     @property
     def _ahead(self) -> tuple[str, ...]:
-        """The clocks whose batches can be enqueued ahead; none on a CPU, which the parent would disturb."""
+        """The clocks whose batches are enqueued ahead; none on a CPU, which the parent would disturb."""
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
@@ -284,9 +276,9 @@ class GemmBench:
             self._rotation.last = None
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
+        """Check the results, and that A, B and the guards behind C are unchanged.
 
-        ``exact`` runs the small exact problems instead. A forbidden write refills the operands; after the
+        ``exact`` runs the small exact problems instead. A forbidden write refills the operands. After the
         batches it raises `NotMeasuredError` if several benches share them.
         """
         if when == "exact":
@@ -364,7 +356,7 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Count a batch; whether to check its last problem. Every second batch of one short problem is."""
+        """Count a batch; whether to check its last problem. Of single short ones every second is."""
         self._batches += 1
         return self._comparer is not None and (count > 1 or self.is_long or self._batches % 2 == 0)
 
@@ -376,7 +368,7 @@ class GemmBench:
 
     def _verify_batch_result(self, left: HostArray) -> None:
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
-            self._wrong = self._answers.check_batch(left)
+            self._wrong = self._answers.check_repeated(left, "in a batch: ")
             self._comparer = None  # wrong, or summed in another order each time
 
     def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
@@ -420,7 +412,7 @@ class GemmBench:
             self.runtime.fill(buffer, pattern, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | Running:
-        """Enqueue `count` problems back to back; on a CPU also wait for them. The last may be checked.
+        """Enqueue `count` problems back to back; on a CPU also wait. The last may be checked.
 
         On NVIDIA GPUs only the first and the last few have events. Before problems under 0.2 ms, a kernel
         keeps the GPU busy until all are queued.
@@ -451,7 +443,7 @@ class GemmBench:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """Both scopes if an operand goes into an image, which the host's upload fills without a pass."""
+        """Both scopes if an operand goes into an image, which the host fills without a pass."""
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
@@ -526,7 +518,7 @@ class GemmBench:
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run a problem with transfers; wall seconds by part. With `looks` C is erased and checked."""
+        """Run a problem with transfers; wall seconds by part. `looks` erases and checks C."""
         index = self._rotation.index()
         if looks:
             self._verify_batch_result(self.answer(clock, index, self._answers.before))
@@ -555,10 +547,7 @@ class GemmBench:
         return self._prepared
 
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
-        """Run one problem from host memory to host memory. Returns its wall seconds by part.
-
-        A map cycle also maps and fills the operands first, and maps them all at the end.
-        """
+        """Run one problem, or a whole map cycle, from and to host memory: wall seconds by part."""
         a, b, c = operands = self._operands[index]
         self._rotation.on_device = False
         is_long = self._device_s >= LONG_S and not self._images  # an upload that fills images saves a pass
@@ -616,7 +605,7 @@ class WallBench(GemmBench):
 
 
 def _device_seconds(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Device seconds of upload, passes and multiply kernels, by events; uploads without stamps count as 0."""
+    """Device seconds of upload, passes and kernel; uploads without stamps count as 0."""
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
         part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
@@ -629,7 +618,7 @@ def _device_seconds(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
 
 def _durations(event: Any) -> tuple[float, float, float]:
-    """Queued, submitted and running durations of an event in seconds, at least 0."""
+    """Queued, submitted and running seconds of an event, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
@@ -658,7 +647,7 @@ class ResultComparer:
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
     def compare(self, result: Any) -> Callable[[], bool]:
-        """Enqueue the comparison of a buffer. The returned function waits for it: whether any bit differs."""
+        """Enqueue a comparison. The returned function waits: whether any bit differs."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._reference, on_device, self._words)

@@ -29,7 +29,7 @@ class OperandError(UsageError, ValueError):
 
 
 class Laps:
-    """Splits the wall time of one problem in the host scope into parts. `wait` waits for the device."""
+    """Splits the wall time of one problem in the host scope. `wait` waits for the device."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self._wait = wait
@@ -43,11 +43,10 @@ class Laps:
         self._parts[part], self._last = now - self._last, now
 
     def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
-        """End the enqueueing, wait for the device, and split the time between host and device.
+        """End the enqueueing, wait for the device, and split the time between both.
 
-        `busy` returns the device's seconds for upload, passes and kernel; without it, the whole wait counts
-        as passes. The wait beyond is ``waiting``. Time in which the device overlapped the host is taken from
-        ``upload`` and ``enqueue``.
+        `busy` returns the device's seconds for upload, passes and kernel; without it, the wait counts as
+        passes. The wait beyond is ``waiting``. Where both worked, ``upload`` and ``enqueue`` are shortened.
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)
@@ -77,15 +76,11 @@ SPLIT = ("parts", CYCLE)  # the clocks that split a problem
 MOST_SETS = 64  # of operands
 _LARGE_BYTES = 1 << 28
 
-LONG_S = 0.005
-"""From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""
+LONG_S = 0.005  # from here on a problem in the host scope is split, too: that costs it less than 0.2 %
 
 
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
-    """A batch of `count` problems in the host scope; `run` runs one and returns its seconds by part.
-
-    If they are split, the clock "host" also gets the device scope, and the kernel scope if known.
-    """
+    """A batch in the host scope. If `run` splits a problem, the clock "host" gets the finer scopes, too."""
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
     each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
@@ -113,7 +108,7 @@ class Matrices:
     rows: list[DrawnRows] = field(default_factory=list, compare=False)  # of the reference, once it is made
 
     def stored(self, problem: Gemm) -> Matrices:
-        """A, B and C as the problem stores them: gaps in A and B are poisoned, those in C guarded."""
+        """A, B and C as the problem stores them: gaps in A and B poisoned, those in C guarded."""
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         a = transposed(self.a, problem.batch) if problem.trans_a else self.a
         b = transposed(self.b, problem.batch) if problem.trans_b else self.b
@@ -122,7 +117,7 @@ class Matrices:
 
 
 def guarded(problem: Gemm, c: HostArray) -> HostArray:
-    """C (m x n of every problem) in rows of ldc elements, with guards in the gaps: m x ldc."""
+    """C (m x n of every problem) in rows of ldc elements, with guards in the gaps."""
     return with_row_length(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
@@ -148,7 +143,7 @@ class MatrixHeader:
 def load_operands(case: Case, seed: int = 1) -> Matrices:
     """op(A), op(B) and C of a case: the user's files, others random. They are cached: do not change them.
 
-    Raises `NotMeasuredError` if a file cannot be read, does not fit the problem, or holds NaN or infinity.
+    `NotMeasuredError` if a file cannot be read, does not fit the problem, or holds NaN or infinity.
     """
     load = _load_large if case.gemm.operand_bytes > _LARGE_BYTES else _load
     try:
@@ -177,13 +172,13 @@ _load_large = lru_cache(maxsize=1)(_load.__wrapped__)
 
 
 def clear_caches() -> None:
-    """Drop the operands that `load_operands` has cached."""
+    """Drop the cached operands."""
     for cached in (_load, _load_large, _poisoned):
         cached.cache_clear()
 
 
 def read_header(path: str) -> MatrixHeader:
-    """Shape and type of the matrix in a .npy file. `OperandError` if it is cut short or not supported."""
+    """Shape and type of the matrix in a .npy file; `OperandError` if it is none."""
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
@@ -206,7 +201,7 @@ def read_header(path: str) -> MatrixHeader:
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
-    """A matrix from a .npy file, row-major. `OperandError` if it differs from `wanted`, or is not finite."""
+    """A matrix from a .npy file, row-major. `OperandError` if it is not as `wanted`, or not finite."""
     if read_header(path) != wanted:
         raise OperandError(
             f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
@@ -241,6 +236,6 @@ def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
 
 
 def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
-    """How many operand sets fill twice a cache: at least 1, at most 64, within ``most_bytes``."""
+    """How many operand sets fill twice a cache: 1 to 64, within ``most_bytes``."""
     size = max(1, problem.operand_bytes)
     return max(1, min(ceil_div(2 * cache_bytes, size), MOST_SETS, most_bytes // size))

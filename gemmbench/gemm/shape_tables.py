@@ -27,7 +27,7 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of shapes for each device and data type, or of a program's calls if they were counted."""
+    """The tables of shapes by device and data type, or of a program's calls if they were counted."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if any(row.calls for row in rows):
         is_asked = "--dtype" in run.header.command  # which measures every shape in every type
@@ -53,12 +53,11 @@ class _ShapeLine:
 
     @property
     def ratio(self) -> float | None:
-        """The best kernel's rate with transfers over numpy's; None if unknown, or if numpy ran alone."""
         own, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return own / host_rate if own and host_rate and self.best is not self.host else None
 
     def pays(self, run: Run) -> bool | None:
-        """Whether some kernel with transfers is known to beat numpy (True), or none to (False)."""
+        """Whether a kernel with transfers is known to beat numpy (True), or none to (False)."""
         host = claims.evidence(run, self.host, "host") if self.best is not self.host else None
         own = [known for row in self.rows if (known := claims.evidence(run, row, "host"))]
         if host is None or not own:
@@ -87,7 +86,6 @@ def _on_best(line: _ShapeLine | None, cell: Callable[[Row | None], Shown]) -> Sh
 
 
 def _name(name: str, problem: Problem, scalars: bool = False) -> str:
-    """The name of a shape with what is unusual about it, with alpha and beta if `scalars`."""
     name += problem.apart()
     if scalars:
         name += f" alpha={problem.alpha:g}" if problem.alpha != 1 else ""
@@ -165,7 +163,7 @@ def _workloads_sheet(
         {**_LENGTHS, "best": lambda line: _best_kernel(run, line, inner) if line else ""},
         columns,
         _versus_columns(rows, lines, scope, columns, inner),
-        {name: partial(_on_best, cell=each) for name, each in energy.items()},
+        {name: partial(_on_best, cell=cell) for name, cell in energy.items()},
         heading=heading(run, device, dtype),
         caption=f"{kind}, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
         left=["best"],
@@ -198,7 +196,7 @@ class _CallsLine:
 
 
 def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
-    """The calls of a program, the longest first, and their sum. `dtype` is None for several types."""
+    """The calls of a program, the longest first, and their sum. `dtype` None: several types."""
     rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
     name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
     library = next((clean(row.title) for row in rated if row.variant == name), "")
@@ -340,7 +338,7 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """Their geometric mean; None unless every shape has one, so that the means of a table compare."""
+    """Their geometric mean; None unless every shape has a value."""
     known = list(values)
     return geometric_mean([value for value in known if value]) if known and all(known) else None
 
@@ -361,7 +359,7 @@ def _library(lines: Sequence[_ShapeLine]) -> str:
 def _workloads_conclusion(
     run: Run, lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
-    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays."""
+    """The best single kernel, and on how many shapes offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
     known = by_key(

@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 
 
 def sweep_sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of each device and data type: rates, ratios of ``--versus``, GFLOP/J, as far as measured."""
+    """The tables by device and data type: rates, ratios of ``--versus``, GFLOP/J."""
     tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
     shown = (_shown(run, panel, scope) for panel in panels(run, axis, order))
     return [s for panel in shown for table in tables if (s := table(run, panel, scope))]
@@ -70,7 +70,7 @@ SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host
 
 
 def _about(panel: Panel) -> str:
-    """A caption: ``float GEMM, m = n = k``, or if only k varies ``float GEMM, m = n = 1024, NT``."""
+    """A caption: ``float GEMM, m = n = k``, or ``float GEMM, m = n = 1024, NT``."""
     problem = next((row.problem for row in panel.rows if row.problem), None)
     if panel.axis == "m" or problem is None:
         return f"{panel.dtype} GEMM, {panel.shape}"
@@ -110,7 +110,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 
 def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
-    """The row of each problem that is known to be faster than all others compared in a scope."""
+    """The row of each problem that is known to be faster than all others in a scope."""
     known = ((row, each) for row in rows if (each := claims.compared(run, device, row, scope)))
     by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
     return [
@@ -121,7 +121,7 @@ def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list
 
 
 def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> str | None:
-    """The largest share of the measured peak that rows reach, marked if its rate or its peak is uncertain."""
+    """The largest share of the measured peak that rows reach, marked if uncertain."""
     shares = [(share, row) for row in rows if (share := rates.peak_fraction(run, row, scope))]
     if not shares:
         return None
@@ -130,7 +130,7 @@ def peak_cell(run: Run, rows: Sequence[Row], scope: str) -> str | None:
 
 
 def is_share_uncertain(run: Run, row: Row, scope: str) -> bool:
-    """Whether a row's share of the measured peak is uncertain: its rate in the scope is, or the peak."""
+    """Whether a row's rate in the scope is uncertain, or its peak."""
     top = rates.peak_of_row(run, row)
     has_doubt = top is not None and rates.is_uncertain(top.run, top.row)
     return has_doubt or rates.is_uncertain(run, row, rates.shown_samples(row, scope))
@@ -153,7 +153,7 @@ class _Point:
 
 
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
-    """What is fastest, and from which size a kernel with transfers beats the host's BLAS, as sentences."""
+    """What is fastest, and from which size a kernel with transfers beats the host's BLAS."""
     points = [
         _Point(size, series, known)
         for size in panel.sizes
@@ -164,7 +164,8 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
     fastest: Curve | None = None
     if len({point.series for point in points}) > 1:
         by_size = by_key((point.size, point) for point in points)
-        winners = {size: _fastest_point(same) for size, same in by_size.items()}
+        best = {size: claims.fastest(dict(enumerate(p.rate for p in same))) for size, same in by_size.items()}
+        winners = {size: None if at is None else by_size[size][at] for size, at in best.items()}
         fastest = _fastest_series(points)
         kernels = [point for point in points if point.series.is_kernel]
         if change := _change(winners):
@@ -183,13 +184,8 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
     return [Note("", text, "bold") for text in texts]
 
 
-def _fastest_point(points: Sequence[_Point]) -> _Point | None:
-    best = claims.fastest({number: point.rate for number, point in enumerate(points)})
-    return None if best is None else points[best]
-
-
 def _fastest_series(points: Sequence[_Point]) -> Curve | None:
-    """The series with a rate that is known to be above all rates of the others; None if there is none."""
+    """The series with a rate that is known to be above all rates of the others."""
     by_series = by_key((point.series, point.rate) for point in points)
     for candidate, own in by_series.items():
         others = [point.rate for point in points if point.series is not candidate]
@@ -199,7 +195,7 @@ def _fastest_series(points: Sequence[_Point]) -> Curve | None:
 
 
 def _change(winners: Mapping[int, _Point | None]) -> tuple[_Point, _Point] | None:
-    """The last size of one winner and the first of another, with nothing but unknown sizes between them."""
+    """The last size of one winner and the first of another, if winners change once."""
     known = [winner for winner in winners.values() if winner]
     turns = [pair for pair in pairwise(known) if pair[0].series is not pair[1].series]
     sizes = list(winners)
@@ -227,7 +223,7 @@ def _undecided(points: Sequence[_Point], where: str) -> str:
 
 
 def _figure(panel: Panel, fastest: Curve, points: Sequence[_Point]) -> str:
-    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy`` or another rival, if they differ for certain."""
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``, or another rival, if they surely differ."""
     divisor, unit = rates.table_unit(panel.dtype, (point.rate.median for point in points))
     own = (point for point in points if point.series is fastest and point.rate.is_certain)
     best = max(own, key=lambda point: point.rate.median)
@@ -266,7 +262,7 @@ def _transfers(run: Run, panel: Panel, fastest: Curve | None) -> list[str]:
 
 
 def row_sheets(run: Run, order: Sequence[str] = (), intervals: bool = True) -> list[Sheet]:
-    """A line for each GEMM row, in tables by device and data type; the host's rows are in all of them."""
+    """A line for each GEMM row, in tables by device and data type, with the host's rows."""
     grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
     return [_row_sheet(run, device, name, own_rows, intervals) for device, name, own_rows in grouped]
 
@@ -274,10 +270,7 @@ def row_sheets(run: Run, order: Sequence[str] = (), intervals: bool = True) -> l
 def by_device(
     rows: Sequence[Row], part: Callable[[Row], _T], order: Sequence[str] = ()
 ) -> Iterator[tuple[int, _T, list[Row]]]:
-    """Yield device, part and rows for each device and each value of `part`, a function of a row.
-
-    Rows are in the `order` of variants, then the host's, which is the device if nothing else ran.
-    """
+    """Yield device, part and rows for each device and each value of `part`; the host's rows last."""
     rank = {name: position for position, name in enumerate(order)}
     parts = dict.fromkeys(map(part, rows))
     for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
@@ -354,7 +347,7 @@ _ERRORS: Columns[Row] = {
 
 
 def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
-    """Yield tables by device and data type: the row of each kernel with the largest error over its bound."""
+    """Tables by device and data type: the row of each kernel with the largest error over its bound."""
     checked = [row for row in run.rows if row.kind == "gemm" and rates.residual(row) is not None]
     for device, dtype, rows in by_device(checked, attrgetter("dtype"), order):
         kernels = by_key((row.title, row) for row in rows).values()
@@ -369,7 +362,7 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
-    """The share of the convolutions in AlexNet's products, if all of them were measured."""
+    """The share of the convolutions in AlexNet's products, if all were measured."""
     return [Note("", net.sentence, "bold") for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
 
 
@@ -379,13 +372,13 @@ def partner_name(rows: Iterable[Row]) -> str:
 
 
 def versus_columns(rows: Iterable[Row], scope: str, interval: bool = False) -> Columns[Row | None]:
-    """The column of ratios to the kernel of ``--versus``, called ``x tiled``; none without such a kernel."""
+    """The column of ratios to the kernel of ``--versus``, called ``x tiled``, if there is one."""
     name = partner_name(rows)
     return {f"x {name}": partial(versus_cell, scope=scope, interval=interval)} if name else {}
 
 
 def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
-    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]`` with `interval`."""
+    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]``."""
     against = rates.versus(row, scope) if row else None
     if against is None:
         return "-"
@@ -413,7 +406,7 @@ def _ends(run: Run, row: Row, scope: str, rate: rates.Rate, divisor: float) -> s
 
 
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of ``gemm``: for each problem a line for each kernel, with rates in two scopes."""
+    """The tables of ``gemm``: a line for each kernel, with rates in two scopes."""
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
     grouped = by_device(gemms, lambda row: (row.dtype, row.problem), order)
     return [_problem_sheet(run, device, rows, scope) for device, _, rows in grouped]
@@ -455,7 +448,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
 
 
 def pages(run: Run) -> list[Sheet]:
-    """Detailed tables of times and checks for each row; of a parameter grid, only for the fastest."""
+    """Detailed tables of each row; of a parameter grid, only of the fastest."""
     scope = rates.view_scope(run)
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
 
@@ -470,7 +463,9 @@ def pages(run: Run) -> list[Sheet]:
 
 def _page(row: Row, scope: str) -> Iterator[Sheet]:
     rate = rates.median_rate(row, scope)
-    shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
+    shown = (
+        f"{units.rate_text(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
+    )
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
     for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
         if split := rates.split_parts(seconds):
@@ -572,19 +567,21 @@ def any_joules(rows: Iterable[Row]) -> bool:
 
 
 def energy_columns(rows: Iterable[Row]) -> Columns[Row | None]:
-    """The columns of joules and GFLOP/J; none if no row has its joules."""
-    return {"energy": joules_cell, "GFLOP/J": _efficiency_cell} if any_joules(rows) else {}
+    """The columns of joules and GFLOP/J, if a row has them."""
+    if not any_joules(rows):
+        return {}
+
+    def efficiency(row: Row | None) -> Cell | str:
+        return _if_known(row, rates.gflop_per_joule(row) if row else None, units.number)
+
+    return {"energy": joules_cell, "GFLOP/J": efficiency}
 
 
 def joules_cell(row: Row | None) -> Cell | str:
-    """A row's joules; "not measured" if they were requested; empty without a row."""
+    """A row's joules; "not measured" if they were requested."""
     if row is not None and row.energy.joules is None and rates.asked_for_energy(row):
         return NOT_MEASURED
     return _if_known(row, row.energy.joules if row else None, units.joules)
-
-
-def _efficiency_cell(row: Row | None) -> Cell | str:
-    return _if_known(row, rates.gflop_per_joule(row) if row else None, units.number)
 
 
 def _if_known(row: Row | None, value: float | None, text: Callable[[float], str]) -> Cell | str:
@@ -592,7 +589,7 @@ def _if_known(row: Row | None, value: float | None, text: Callable[[float], str]
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
-    """GFLOP/J by size, with joules, power and idle power at the largest; None if no energy was measured."""
+    """GFLOP/J by size, with joules and power at the largest; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
 
@@ -601,7 +598,6 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
         return "-" if value is None else units.number(value)
 
     def largest(series: Curve) -> Row:
-        """The row of the largest size with joules, else with a reason why there are none."""
         rows = reversed(series.rows.values())
         return min(rows, key=lambda row: (row.energy.joules is None, not rates.asked_for_energy(row)))
 
@@ -615,7 +611,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """What the energy was read from, or why it is missing, once for each reason; none unless requested."""
+    """What the energy was read from, or why it is missing, each reason once."""
     if not run.header.policy.energy:
         return []
     ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")

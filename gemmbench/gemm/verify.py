@@ -24,8 +24,7 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    They are as a device stores them. Integers are uniform over the range of a char. Equal problems and seeds
-    give equal operands, however they are stored.
+    Integers are uniform over the range of a char. How a problem is stored changes no operand.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -50,10 +49,7 @@ def _draw_operands(
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C of every problem: integers from -2 to 2, for integer types a char's range.
-
-    Raises `ValueError` if k is so large that a sum could exceed the integers that C's type holds exactly.
-    """
+    """The same with integers from -2 to 2, or a char's; `ValueError` if sums could be inexact."""
     dtype, result = DTYPES[problem.dtype], problem.result
     most = 2 if dtype.is_float else _CHAR
     sums = DTYPES["half"] if result.name == "bfloat16" else result  # never bfloat16, which is stored only
@@ -106,7 +102,7 @@ def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Ho
 
 
 def as_stack(matrix: HostArray, batch: int) -> HostArray:
-    """The matrices of a batch, which are one below the other, as batch x rows x columns."""
+    """The matrices of a batch, one below the other, as batch x rows x columns."""
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
@@ -117,10 +113,7 @@ def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
-    """A problem around tiles of up to `edge`: m = 2 edge + 3, n = edge + 5, k = edge + 1, at most 201.
-
-    Sums are then exact in every data type. alpha is 2, beta -1. `ops` is as `Gemm.ops`: NN, NT, TN, TT.
-    """
+    """A problem around tiles of up to `edge`, with k of at most 201: sums are then exact in every type."""
     trans_a, trans_b = (each == "T" for each in ops)
     k = min(edge + 1, 201)
     return Gemm(2 * edge + 3, edge + 5, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
@@ -128,7 +121,7 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
 
 @dataclass(frozen=True)
 class Terms:
-    """How sentences name elements of C: in the terms of the kernel."""
+    """How sentences name elements of C."""
 
     tile: tuple[int, int] | None = None  # rows and columns of the row-major C of a work-group, if known
     by_columns: bool = False  # the kernel is column-major: its rows are the columns of the row-major C
@@ -152,7 +145,7 @@ PLAIN = Terms()
 
 
 def compare_exactly(expected: HostArray, got: HostArray, terms: Terms = PLAIN) -> str:
-    """How many elements differ from the expected ones (NaN does), the first, its tile; or ""."""
+    """How many elements differ (NaN does), the first, its tile; or ""."""
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
         return ""
@@ -276,10 +269,7 @@ class Kernel:
     may_read_c: bool = False  # although beta is 0, so that C has numbers: the user asks for another beta
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
-        """Its tests: with ragged rows and with aligned ones, each with alpha, beta of 2, -1 and 1, 0.
-
-        Aligned m, n and k are multiples of 16. What the kernel does not take is 1, 0, or rows without gaps.
-        """
+        """Its tests: ragged and aligned rows, each with alpha, beta of 2, -1 and 1, 0, if it takes them."""
         odd = edge_problem(dtype, self.edge, self.ops)
         alpha = 1.0 if "alpha" in self.without else odd.alpha
         beta = 0.0 if "beta" in self.without else odd.beta
@@ -299,7 +289,7 @@ class Kernel:
         return ExactTest.of(problem, layout, self.room, _BEHIND, has_numbers)
 
     def error(self, test: ExactTest) -> str:
-        """What is wrong with the kernel on a test, or "". It says whether NaN in C is the cause."""
+        """What is wrong with the kernel on a test, or ""; also whether NaN in C is the cause."""
         error = test.error(self.run(test), self.terms)
         if not error or test.problem.beta != 0 or self.may_read_c:
             return error
@@ -309,7 +299,7 @@ class Kernel:
 
 
 def exact_test_error(kernel: Kernel, dtype: str) -> str:
-    """What is wrong with a kernel on the first exact test that it fails, or ""."""
+    """What is wrong with a kernel on the first exact test that fails, or ""."""
     return next(filter(None, map(kernel.error, kernel.tests(dtype))), "")
 
 
@@ -373,12 +363,12 @@ class RoundingModel:
 
 
 class DrawnRows:
-    """Up to 32 random rows of C in double precision, computed once for the operands of a problem."""
+    """Up to 32 random rows of C in double precision, for the operands of a problem."""
 
     def __init__(
         self, problem: Gemm, a: HostArray, b: HostArray, generated: bool, row: int | None = None
     ) -> None:
-        """Draw up to 32 rows of C of all problems (or use one `row`), and compute A B and its errors' size.
+        """Draw rows of C of all problems (or use one `row`), and compute A B and its errors' size.
 
         That is a sum of squares for `generated` operands, which are uniform, else of absolute values.
         """
@@ -409,8 +399,8 @@ class DrawnRows:
     def check(self, c: HostArray, c0: HostArray, sums: str = "", terms: Terms = PLAIN) -> Check:
         """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
-        `c` is C after, m x n of every problem, `c0` C before. `sums` is the type of sums, "" for C's. The
-        figures are the largest error over its bound, and in units of the last place of C's largest element.
+        `c` is C after, m x n of every problem, `c0` C before. The figures are the largest error over its
+        bound, and in units of the last place of C's largest element.
         """
         problem = self._problem
         got, product, added = self._values(c, c0)
@@ -437,7 +427,7 @@ class DrawnRows:
         return Check("wrong", figures if all(map(math.isfinite, figures.values())) else {}, (reason,))
 
     def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
-        """What exceeds the largest number of its type where C is not finite: the product, its sums, or ""."""
+        """What exceeds the largest number of its type where C is not finite, or ""."""
         got, product, added = self._values(c, c0)
         result, kept = self._problem.result, DTYPES[sums] if sums else self._problem.result
         with np.errstate(all="ignore"):
@@ -473,7 +463,7 @@ def repeat_bounds(
 ) -> Callable[[int, HostArray], HostArray]:
     """Bounds for the difference of two results whose order of summation differs: twice the bound of one.
 
-    Returns a function of a problem's number in the batch and its verified rows of C.
+    They are a function of a problem's number in the batch and its verified rows of C.
     """
     dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
 
@@ -501,7 +491,7 @@ def largest(dtype: DType) -> float:
 
 
 def first_not_finite(c: HostArray, dtype: DType) -> int | None:
-    """The first row of C, m x n of every problem, with an element that is not finite; or None."""
+    """The first row of C, m x n of every problem, that is not finite; or None."""
     for part in blocks(*c.shape):
         is_finite = np.isfinite(decode(c[part], dtype)).all(axis=1)
         if not is_finite.all():

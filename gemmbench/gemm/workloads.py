@@ -1,6 +1,6 @@
 """Real shapes with their sources, the odd ones that regressions hide in, and the time of AlexNet's products.
 
-``m n k`` are GEMM's own: C is m x n, k is summed over. Adding a set is an entry in `SETS`.
+Adding a set is an entry in `SETS`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ class Shape:
     calls: int = 1  # how often the program made this call
 
     def problem(self, dtype: str = "float", alpha: float = 1.0, beta: float = 0.0) -> Gemm:
-        """Its problem. The arguments are for what it does not say itself."""
         alpha = alpha if self.alpha is None else self.alpha
         beta = beta if self.beta is None else self.beta
         return Gemm(
@@ -205,7 +204,7 @@ def _predicted(shape: Shape) -> float:
 
 
 def heaviest(shapes: Sequence[Shape], percent: float) -> tuple[tuple[Shape, ...], LeftOut | UnsetType]:
-    """The fewest shapes with this share of the predicted time, in their order, and what is excluded."""
+    """The fewest shapes with this share of the predicted time, and what is excluded."""
     times = list(map(_predicted, shapes))
     order = sorted(range(len(shapes)), key=lambda index: -times[index])
     before = accumulate((times[index] for index in order), initial=0.0)
@@ -254,10 +253,10 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
 def read_shapes(
     path: Path, trans_a: bool = False, trans_b: bool = False, remark: Callable[[str], None] = lambda _: None
 ) -> tuple[Shape, ...]:
-    """The shapes of a CSV file, in its order, or the calls of a log (`logs`), each once with its count.
+    """The shapes of a CSV file, or the calls of a log (`logs`), each once with its count.
 
     `trans_a` and `trans_b` are defaults for a CSV file. `remark` gets a sentence if lines of a log were not
-    read. Raises `UsageError` if the file cannot be read, or a column or value is not valid.
+    read. `UsageError` if the file cannot be read, or a value is not valid.
     """
     try:
         with io.BufferedReader(io.FileIO(path), _AHEAD) as file:
@@ -283,7 +282,6 @@ def read_shapes(
 
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
-    """The shapes of a CSV file's lines. `UsageError` names the place of a wrong header or value."""
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
@@ -327,13 +325,12 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
     return shapes
 
 
-_RUNS = {name: towers for name, *_, towers in CONVOLUTIONS} | {name: 1 for name, *_ in DENSE}
-"""How often each layer of AlexNet runs: once for each tower."""
+_RUNS = {name: towers for name, *_, towers in CONVOLUTIONS} | {name: 1 for name, *_ in DENSE}  # of a layer
 
 
 @dataclass(frozen=True)
 class Net:
-    """AlexNet's products on one device, in one data type; lowering (im2col) is excluded."""
+    """AlexNet's products on one device, in one data type, without lowering (im2col)."""
 
     device: int
     dtype: str
@@ -359,7 +356,7 @@ class Net:
 
 @lru_cache(maxsize=16)
 def nets(run: Run) -> tuple[Net, ...]:
-    """AlexNet's products on every device and in every type for which the run has all layers."""
+    """AlexNet's products on every device and in every type that has all layers."""
     layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
     for row in run.rows:
         for label in row.label.split(" = ") if row.kind == "gemm" and row.device != HOST else ():
@@ -378,7 +375,7 @@ def nets(run: Run) -> tuple[Net, ...]:
 
 
 def net_figures(run: Run, row: Row) -> dict[str, float]:
-    """A row's seconds in AlexNet and their share of the time; empty unless it is a layer's fastest row."""
+    """A row's seconds in AlexNet and their share; empty unless it is a layer's fastest row."""
     for net in nets(run):
         for name, product in net.products.items():
             if product is row and net.whole_s:

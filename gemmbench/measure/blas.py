@@ -51,7 +51,6 @@ def _loaded(maps: Path) -> list[str]:
 
 
 def _name(file: str) -> str:
-    """The library's name by the last folder and the file; "" if they do not say."""
     words = "/".join(Path(file).parts[-2:]).lower()
     name = next((name for word, name in _NAMES.items() if word in words), "")
     return name or (REFERENCE if _NETLIB.search(file) else "")

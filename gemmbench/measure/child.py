@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import IO, Any, TypeVar, get_args
 import msgspec
 
 from gemmbench import UsageError
+from gemmbench.measure import machine
 from gemmbench.measure.machine import PINNING, THREADS
 from gemmbench.measure.sensors import Monitor
 from gemmbench.model import instrument as wire
@@ -37,20 +37,16 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import drivers
 
-CONDUCTORS = {
+CONDUCTORS = {  # the parent's side of each kind of case, imported when first needed
     "gemm": "gemmbench.gemm.measure:measure_gemm",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure:measure_probe"),
 }
-"""The parent's side of each kind of case: module and function, imported when first needed."""
-
+# pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash.
 BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
-"""pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash."""
-
-INSTRUMENT = (
+INSTRUMENT = (  # with -m, modules in the working directory would be imported
     "import sys; sys.path[:] = filter(None, sys.path); "
     "import runpy; runpy.run_module('gemmbench.measure.instrument', run_name='__main__')"
 )
-"""``python -m gemmbench.measure.instrument``, but nothing is imported from the working directory."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 LIST_LIMIT_S = 10.0  # after which the drivers are listed one by one
@@ -65,10 +61,6 @@ _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 _IGNORED = "CPU_CU_AFFINITY: Value is ignored"  # Intel's runtime warns of it in every process
 
 _T = TypeVar("_T")
-
-Conductor = Callable[..., Generator[Staged, None, Row]]
-Maker = Callable[..., object] | partial[object]
-"""A function that the child imports by name and calls; the arguments of a partial are text."""
 
 
 def for_threads() -> dict[str, str]:
@@ -92,7 +84,7 @@ POCL_CACHE = "POCL_CACHE_DIR"
 
 @contextlib.contextmanager
 def _scratch_folder() -> Iterator[dict[str, str]]:
-    """A variable that names a folder for what PoCL writes, which is deleted; {} if there is none."""
+    """A variable that names a folder for what PoCL writes, deleted at the end; or {}."""
     try:
         folder = tempfile.TemporaryDirectory(
             prefix="gemmbench-", dir=os.environ.get(POCL_CACHE) or None, ignore_cleanup_errors=True
@@ -120,15 +112,15 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
-        self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
-        root: Worker | None = None, is_host: bool = False,
+        self, make: Callable[[], object] | None = None, checkout: Path | None = None,
+        environment: Mapping[str, str] | None = None, root: Worker | None = None, is_host: bool = False,
     ) -> None:  # fmt: skip
-        """Start no process yet; the first request does.
+        """Start no process yet. The child imports `make` (the default machine) by name, from `checkout`.
 
-        `make` opens the devices in the child, which imports ``gemmbench/`` from `checkout`. `root` is the
-        worker that this one joins, as its BLAS (`is_host`) or another version.
+        `root` is the worker that this one joins, as its BLAS (`is_host`) or another version.
         """
-        self._make, self._checkout, self._environment = make, checkout, environment or {}
+        self.make = make or machine.default
+        self._checkout, self._environment = checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.kernels`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
@@ -195,7 +187,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         for worker in self._family:
             if worker._is_host:
                 return worker
-        host = Worker(self._make, root=self, is_host=True)
+        host = Worker(self.make, root=self, is_host=True)
         host.limit(self._limit_s)
         return host
 
@@ -204,7 +196,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         if not kernels.startswith(DRIVER) and not checkout_of(kernels):
             return self, old, device
         if kernels not in self._others:
-            self._others[kernels] = other_version(self._make, kernels, self)
+            self._others[kernels] = other_version(kernels, self)
         worker, devices = self._others[kernels]
         worker.limit(self._limit_s)
         assert device is not None  # kernels run on devices
@@ -252,7 +244,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return series
 
     def release(self, handle: int) -> None:
-        """Drop unread batches, stop all sensors, and free a handle. A crash or refusal is ignored."""
+        """Drop unread batches, stop all sensors, and free a handle. Errors are ignored."""
         self._asked.pop(handle, None)
         self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
@@ -264,7 +256,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self._call(wire.Release(handle), wire.Released)
 
     def _ensure_prepared(self, handle: int) -> None:
-        """Prepare a handle again, and the one whose operands it shares, if the process does not know it."""
+        """Prepare a handle again, and the one that it is like, if the process does not know it."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
@@ -340,7 +332,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._is_active = True
 
     def _pause(self) -> None:
-        """Drop unread batches and stop the process until its next turn; outside Linux, sleep 0.15 s."""
+        """Stop the process until its next turn; outside Linux, sleep until its threads do."""
         self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
@@ -368,7 +360,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             os.set_handle_inheritable(handle, True)
             inherited = {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", INSTRUMENT, str(handle), *name_maker(self._make)],
+            [sys.executable, "-c", INSTRUMENT, str(handle), name_maker(self.make)],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,
@@ -401,7 +393,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return f"{how}: {words}" if words else how
 
     def last_words(self) -> str:
-        """The end of what the child's libraries printed, without what `for_threads` makes them print."""
         self._output.seek(0)
         lines = self._output.read().decode("utf-8", "replace").splitlines()
         return " ".join(" ".join(line for line in lines if _IGNORED not in line).split())[-_DRIVER_WORDS:]
@@ -443,11 +434,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self._family.remove(worker)
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-        """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
-
-        Drivers that crash or hang are excluded: see `problems`. Raises `WorkerError` if there still is no
-        list.
-        """
+        """List all OpenCL devices that neither crash nor hang, and describe the host; else `WorkerError`."""
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
@@ -457,7 +444,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened.devices, host
 
     def open(self, device: DeviceFacts) -> drivers.Problem | None:
-        """Open a device in 120 s. Returns a problem if that fails or crashes."""
+        """Open a device in 120 s. Returns a problem if that fails."""
         self.limit(_START_LIMIT_S)
         try:
             self._call(wire.Open(device=device), wire.Opened)
@@ -480,7 +467,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self.opened()
 
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
-        """The child's devices (or the host's facts). `WorkerError` if it fails or has another protocol."""
+        """The child's devices or the host's facts; `WorkerError` if it fails or has another protocol."""
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
         try:
@@ -500,11 +487,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case within the policy's time limit: yields its stages, and returns its row."""
         self.limit(policy.time_limit_s)
         try:
-            conduct: Conductor = resolve_name(CONDUCTORS[case.kind])
-            return (yield from conduct(self, case, device, policy))
+            row: Row = yield from resolve_name(CONDUCTORS[case.kind])(self, case, device, policy)
+            return row
         except NotMeasuredError as error:
             return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
         except Exception as error:
@@ -532,16 +518,16 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
     return set(states) <= set("TtXZ")
 
 
-def other_version(make: Maker, kernels: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
+def other_version(kernels: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
     """A worker for another checkout or driver (``driver:LIBRARY``), and its devices.
 
-    Raises `NotMeasuredError` (unsupported) if it does not answer or speaks another protocol.
+    `NotMeasuredError` (unsupported) if it does not answer or speaks another protocol.
     """
     if kernels.startswith(DRIVER):
         name = "OCL_ICD_FILENAMES" if sys.platform == "win32" else "OCL_ICD_VENDORS"
-        worker = Worker(make, environment={name: kernels.removeprefix(DRIVER)}, root=root)
+        worker = Worker(root.make, environment={name: kernels.removeprefix(DRIVER)}, root=root)
     else:
-        worker = Worker(make, Path(kernels), root=root)
+        worker = Worker(root.make, Path(kernels), root=root)
     try:
         return worker, worker.opened().devices
     except WorkerError as error:
@@ -560,10 +546,7 @@ def protocol_of(checkout: Path) -> int:
 
 
 def matching_device(kernels: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
-    """The first of another version's `devices` that matches `device`; `NotMeasuredError` if there is none.
-
-    A checkout must show the same platform and name. Another driver (OCL_ICD) must show the same type.
-    """
+    """The first of another version's `devices` that matches `device`; else `NotMeasuredError`."""
     for other in devices:
         if kernels.startswith(DRIVER):
             if other.type == device.type and "OCL_ICD" in other.origin:
@@ -573,11 +556,9 @@ def matching_device(kernels: str, device: DeviceFacts, devices: Sequence[DeviceF
     raise NotMeasuredError("unsupported", f"{kernels} does not have the device {device.title}")
 
 
-def name_maker(make: Maker) -> tuple[str, ...]:
-    """The command line arguments that name the maker."""
-    if isinstance(make, partial):
-        return (*name_maker(make.func), *map(str, make.args))
-    return (f"{make.__module__}:{make.__qualname__}",)
+def name_maker(make: Callable[[], object]) -> str:
+    """The name by which the child imports a function."""
+    return f"{make.__module__}:{make.__qualname__}"
 
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
@@ -593,7 +574,7 @@ def encode_message(message: object) -> bytes:
 
 
 def decode_message(line: bytes) -> Any:
-    """The message in a line of JSON. Raises `ValueError` if it is none of this protocol."""
+    """The message in a line of JSON; `ValueError` if it is none of this protocol."""
     try:
         try:
             kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
@@ -653,7 +634,7 @@ class Pipe:
 
 
 def connected(handle: int) -> Pipe:
-    """The child's end of the pipe: a file descriptor, on Windows a handle, that it inherited."""
+    """The child's end of the pipe: an inherited file descriptor, on Windows a handle."""
     if sys.platform == "win32":
         return Pipe(connection.PipeConnection(handle))
     return Pipe(Connection(handle))

@@ -1,7 +1,4 @@
-"""An instrument's own process: ``python -m gemmbench.measure.instrument HANDLE MAKER [ARGUMENT...]``.
-
-It answers the requests of `model.instrument` until its parent goes.
-"""
+"""An instrument's own process: ``python -m gemmbench.measure.instrument HANDLE MAKER``."""
 
 from __future__ import annotations
 
@@ -93,7 +90,7 @@ class Server:
         return self._guarded(lambda: self._answer(request))
 
     def is_behind(self, request: wire.Request) -> bool:
-        """Whether a request is for a batch that can be enqueued behind the running one, on its executor."""
+        """Whether a request is for a batch that can be enqueued behind the running one."""
         if not isinstance(request, wire.AskBatch) or request.handle not in self._prepared:
             return False
         bench, executor = self._prepared[request.handle]
@@ -170,12 +167,11 @@ class Server:
         return wire.Series(tuple(batches))
 
     def _stamped(self, batch: Batch) -> Batch:
-        """The batch, beginning when the previous one ended if it was enqueued before that."""
+        """The batch, beginning no earlier than the previous one's end."""
         begin, self._free_since = max(batch.begin, self._free_since), batch.end
         return batch if begin == batch.begin else replace(batch, begin=begin)
 
     def _guarded(self, do: Callable[[], wire.Answer | Running]) -> wire.Answer | Running:
-        """What `do` returns, or a refusal instead of its error. Unexpected ones ask for a new process."""
         try:
             return do()
         except NotMeasuredError as error:
@@ -187,7 +183,7 @@ class Server:
 
 
 def _waits(tasks: str = "/proc/self/task") -> dict[str, int]:
-    """How long each thread of this process has waited for a core, in nanoseconds; {} where not known."""
+    """How long each thread of this process has waited for a core, in ns; {} where not known."""
     waits = {}
     with contextlib.suppress(OSError):
         for task in os.listdir(tasks):  # noqa: PTH208  pathlib takes 0.4 ms, in which threads fall asleep
@@ -206,7 +202,7 @@ def _short(seconds: float) -> float:
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
-    """Answer requests until the pipe closes. While a batch runs, only the next one can be enqueued."""
+    """Answer requests until the pipe closes. While a batch runs, only the next can be enqueued."""
     server = Server(make)
     running: Running | None = None
 
@@ -239,15 +235,15 @@ def _die_with_parent() -> None:
             ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def main(handle: str, maker: str, *arguments: str) -> None:
-    """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang."""
+def serve_parent(handle: str, maker: str) -> None:
+    """Serve the other end of a pipe, then exit without cleanup, because drivers may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     drivers.ask_for_tiles()
     pipe = connected(int(handle))
 
     def make() -> Machine:
-        machine: Machine = resolve_name(maker)(*arguments)
+        machine: Machine = resolve_name(maker)()
         return machine
 
     try:
@@ -260,4 +256,4 @@ def main(handle: str, maker: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve_parent(*sys.argv[1:])

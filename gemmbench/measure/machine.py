@@ -1,6 +1,6 @@
 """The machine: the OpenCL devices of this process with their libraries, the host and its BLAS.
 
-The name of this module is part of the instrument's protocol: other versions are asked for its `default`.
+Its name is part of the instrument's protocol: other versions are asked for its `default`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
 from gemmbench.model.units import clean, counted
 from gemmbench.opencl import drivers
 
-# Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
-_NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+# A variable of a tuner's children, which share compile caches in this folder: build times are no result.
+BUILD_CACHE = "GEMMBENCH_BUILD_CACHE"
 # What a measuring process gets, unless the user has set it.
 PINNING = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"}
 THREADS = {"OPENBLAS_THREAD_TIMEOUT": "24", "KMP_BLOCKTIME": "5", **PINNING}
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
-EXECUTORS = {
+EXECUTORS = {  # module and class by kind, imported when first asked for
     "opencl": "gemmbench.gemm.opencl:GemmExecutor",
     CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
@@ -47,14 +47,10 @@ EXECUTORS = {
     MKL: "gemmbench.gemm.numpy_blas:MklExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
-"""Module and class by kind, imported when first asked for."""
 
 
 class OpenCLMachine:
-    """Registers drivers, opens devices when they are first used, and creates executors.
-
-    Methods import pyopencl: drivers must be registered before.
-    """
+    """Registers drivers, opens devices when they are first used, and creates executors."""
 
     def __init__(self) -> None:
         self.problems: tuple[drivers.Problem, ...] = ()
@@ -108,15 +104,16 @@ def _executor(kind: str) -> Any:
 
 def default() -> OpenCLMachine:
     """What the child process makes."""
-    os.environ.update(_NO_CACHES)
+    set_compile_caches(os.environ.get(BUILD_CACHE, ""))
     return OpenCLMachine()
 
 
-def caching(folder: str) -> OpenCLMachine:
-    """The machine of a tuner's children, which share compile caches: build times are no result."""
-    os.environ.update({**_NO_CACHES, "CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
-    os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
-    return OpenCLMachine()
+def set_compile_caches(folder: str) -> None:
+    """Let drivers cache what they compile in a folder, or nowhere: no cache may answer for the compiler."""
+    os.environ.update({"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"})
+    if folder:  # read when libraries are loaded
+        os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
+        os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
 
 
 _LOOK_S = 0.2
@@ -128,7 +125,7 @@ def blas_pools() -> list[Pool]:
 
 
 def pool_of(package: ModuleType = np) -> Pool | None:
-    """The loaded BLAS that numpy or scipy most likely uses, its own first; None if nothing names it."""
+    """The loaded BLAS that numpy or scipy most likely uses, its own first; None if unknown."""
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
@@ -140,15 +137,15 @@ def pool_of(package: ModuleType = np) -> Pool | None:
 
 @cache
 def all_cores() -> tuple[int, ...]:
-    """The cores that this process may use; to be called before the caller is pinned to one."""
+    """The cores that this process may use, before the caller is pinned to one."""
     return tuple(sorted(usable_cores() or ()))
 
 
 def pin_blas_threads() -> None:
     """Pin the caller and each BLAS thread to a core of its own, in the process of the host's BLAS.
 
-    Linux may leave a thread on its caller's core. The two then alternate: a product of 512 x 512 takes 24 ms
-    instead of 2. Nothing is pinned if the threads are no multiple of the other cores.
+    Linux may leave a thread on its caller's core: a product of 512 x 512 then takes 24 ms instead of 2.
+    Nothing is pinned if the threads are no multiple of the other cores.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
@@ -162,32 +159,32 @@ def pin_blas_threads() -> None:
 
 
 def limit_blas_threads() -> None:
-    """Limit numpy's BLAS to one thread: in a CPU device's process others would spin after a verification."""
+    """Limit numpy's BLAS to one thread: others would spin after a verification."""
     threadpoolctl.threadpool_limits(1, "blas")
 
 
 def pool_title(pool: Pool) -> str:
-    """A library with version, threads and kernels, if known: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
     library = f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()
     threads = counted(pool["num_threads"], "thread") if pool.get("num_threads") else ""
     return ", ".join(filter(None, (library, threads, str(pool.get("architecture") or ""))))
 
 
 def host_facts() -> HostFacts:
-    """Describe this machine for a saved run. Takes 0.2 s.
-
-    The environment has the user's variables that change measurements, not those that gemmbench sets.
-    """
-    pool = pool_of()
+    """Describe this machine for a saved run, with the user's variables. Takes 0.2 s."""
+    pool, cpuinfo = pool_of(), ""
+    with suppress(OSError):
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    trouble = blas.trouble(pool, cpuinfo, os.environ) if pool else None
     return HostFacts(
-        cpu=_cpu_name(),
+        cpu=_cpu_name(cpuinfo),
         cores=cores(),
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         numpy=np.__version__,
         blas=pool_title(pool) if pool else blas.UNKNOWN,
-        warnings=_blas_warnings(pool),
+        warnings=(f"{trouble.problem} {trouble.advice}.",) if trouble else (),
         busy=_busy_cores(),
         environment={
             name: value
@@ -197,26 +194,18 @@ def host_facts() -> HostFacts:
     )
 
 
-def _blas_warnings(pool: Pool | None) -> tuple[str, ...]:
-    cpuinfo = ""
-    with suppress(OSError):
-        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    trouble = blas.trouble(pool, cpuinfo, os.environ) if pool else None
-    return (f"{trouble.problem} {trouble.advice}.",) if trouble else ()
-
-
 _CPU_DRIVERS = "POCL|CL_CONFIG|DPCPP|SYCL"
 _VARIABLES = re.compile(f"({_CPU_DRIVERS}|PYOPENCL|CUDA|OCL|OMP|OPENBLAS|BLIS|MKL|KMP|VECLIB|RUSTICL)_")
 _OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_(.*(CPU|VECTOR|AFFINITY)|MAX_|WORK_GROUP_METHOD)")
 
 
 def cpu_driver_variables() -> dict[str, str]:
-    """The user's variables that change threads, vectors or the processor for drivers of a CPU."""
+    """The user's variables that change threads, vectors or processor for drivers of a CPU."""
     return {name: value for name, value in sorted(os.environ.items()) if _OF_CPU_DRIVERS.match(name)}
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """Host memory in bytes that the system and all control groups still allow, including file caches."""
+    """Host memory that the system and all control groups still allow, with file caches."""
     free = int(psutil.virtual_memory().available)
     for limit, used, stat in _limited_groups(root):
         with suppress(OSError, ValueError):
@@ -266,7 +255,7 @@ def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
 
 
 def _busy_cores() -> float:
-    """Cores that other programs and the hypervisor use; 0 if unknown. Sleeps for 0.2 s."""
+    """Cores that other programs and the hypervisor use; 0 if unknown."""
     before = usage(time.perf_counter(), os.getpid(), usable_cores())
     with suppress(OSError):  # under a library that shifts the clock
         time.sleep(_LOOK_S)
@@ -280,12 +269,9 @@ def cores() -> int:
     return len(usable_cores() or ()) or os.cpu_count() or 1
 
 
-def _cpu_name() -> str:
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name") and (name := clean(line.partition(":")[2])):
-                return name
-    return platform.processor() or platform.machine()
+def _cpu_name(cpuinfo: str) -> str:
+    named = (line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("model name"))
+    return next(filter(None, map(clean, named)), "") or platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True)
@@ -309,10 +295,7 @@ class Usage:
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
-    """The CPU time counted so far, stamped with `now`; None if the system does not report it.
-
-    `cores` are those to look at, None for all.
-    """
+    """The CPU time that `cores` (None: all) have counted so far; None if not reported."""
     system = system or psutil
     try:
         every = enumerate(system.cpu_times(percpu=True))
@@ -336,7 +319,7 @@ def family(pid: int, system: Any = None) -> list[psutil.Process]:
 
 
 def processes(system: Any = None) -> dict[int, tuple[str, float]]:
-    """Every process by its number: its name and the CPU seconds it has used, if these can be read."""
+    """Every process by its number: its name and CPU seconds, if they can be read."""
     listed = (system or psutil).process_iter(["name", "cpu_times"])
     return {
         each.pid: (each.info["name"] or "", times.user + times.system)

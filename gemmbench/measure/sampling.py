@@ -58,7 +58,6 @@ class Sampled:
 
     @property
     def scopes(self) -> dict[str, Scope]:
-        """By scope (kernel, device, host). Empty without batches."""
         return {name: self.scope(name) for name in (self.batches[0].seconds if self.batches else {})}
 
     def scope(self, name: str, wall: bool = False) -> Scope:
@@ -87,7 +86,6 @@ class Rule:
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
-        """Stop at the policy's precision after `min_batches`, or at `end` after `least`."""
         self._policy, self._end, self.least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
@@ -95,7 +93,7 @@ class Rule:
     def add(self, value: float, now: float, batch_s: float) -> None:
         """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
 
-        Raises `ValueError` if the sample is not a positive finite number.
+        `ValueError` if the sample is not a positive finite number.
         """
         if not 0 < value < math.inf:
             raise ValueError(f"a sample is not a positive finite number: {value}")
@@ -108,7 +106,7 @@ class Rule:
 
 
 class Stream:
-    """Batches of one size. The next one is requested ahead, unless launches take over half of a batch."""
+    """Batches of one size. The next is requested ahead, unless launches take half of a batch."""
 
     def __init__(
         self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
@@ -124,7 +122,10 @@ class Stream:
 
     def ask(self) -> None:
         """Request batches until one, or two if one can be requested ahead, are in flight."""
-        while not self._asked or (len(self._asked) < 2 and self._is_ahead(self._asked[-1])):
+        can_be_ahead = self.batch_s < _LONG_S and not self._is_launch_bound
+        while not self._asked or (
+            can_be_ahead and len(self._asked) < 2 and self._clock in self._asked[-1].prepared.ahead
+        ):
             handle = next(self._order)
             handle.start(self._clock, self.size)
             self._asked.append(handle)
@@ -137,16 +138,11 @@ class Stream:
         return tuple(self._finished() for _ in range(len(self._asked)))
 
     def _finished(self) -> Batch:
-        """The oldest batch in flight, beginning no earlier than the previous one's end."""
         batch = self._asked.popleft().finish()
         begin = max(batch.begin, self._end)
         batch = replace(batch, begin=begin, ahead_s=begin - batch.begin)
         self._end, self._is_launch_bound = batch.end, _is_launch_bound(batch)
         return batch
-
-    def _is_ahead(self, handle: Handle) -> bool:
-        is_short = self.batch_s < _LONG_S
-        return is_short and not self._is_launch_bound and self._clock in handle.prepared.ahead
 
 
 def _is_launch_bound(batch: Batch) -> bool:
@@ -154,7 +150,7 @@ def _is_launch_bound(batch: Batch) -> bool:
 
 
 def _warmed_up(handle: Handle, clock: str, policy: Policy, warm_s: float, now: Clock) -> Stream:
-    """Run the row's own work for ``warm_s`` and at least one problem, and find the batch size that fits."""
+    """Run the row's own work for ``warm_s``, and find the batch size that fits."""
     begin, size, batch = now(), 1, handle.batch(clock, 1)
     while (wanted := batch_size(batch.wall_s, policy)) > 2 * size or now() < begin + warm_s:
         size = wanted
@@ -236,7 +232,7 @@ def _between_bursts(
 
 
 def _power_of_two(one_s: float) -> int:
-    """How many problems last about 3 ms: a power of two, so that batches of several visits are alike."""
+    """How many problems last about 3 ms: equal powers of two, so that visits are alike."""
     return 1 << max(0, min(10, round(math.log2(quiet.BATCH_S / one_s))))
 
 
@@ -256,7 +252,7 @@ def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_
 
 
 class Metered(AbstractContextManager["Metered"]):
-    """Runs batches of a handle back to back while somebody reads a meter: a context manager."""
+    """Runs batches of a handle back to back while somebody reads a meter."""
 
     def __init__(self, handle: Handle, clock: str) -> None:
         self._handle, self._clock = handle, clock
@@ -273,28 +269,14 @@ class Metered(AbstractContextManager["Metered"]):
             self._stream.rest()
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Batches of two handles in pairs: the second handle's first in the first pair, then alternating."""
-
-    first: Sampled
-    second: Sampled
-
-    @property
-    def ratio(self) -> Summary:
-        name = next(name for name in self.first.scopes if name in self.second.scopes)
-        return interleaved_ratio(*(side.scopes[name].seconds for side in (self.first, self.second)))
-
-
 def in_turn(
     first: Handle, second: Handle, clock: str, policy: Policy, budget_s: float,
     now: Clock = time.perf_counter,
-) -> Pairs:  # fmt: skip
+) -> tuple[Sampled, Sampled]:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
     Under a power limit, sample again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the
-    clock has followed. The caller should randomise the preparation order, because it decides memory
-    placement.
+    clock has followed. Preparation order decides memory placement: the caller should randomise it.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]
@@ -316,7 +298,7 @@ def in_turn(
         ended = first.watch.end(clock, sampled[0].batches) or conditions
         conditions = replace(ended, power_limited=True)
     left, right = (replace(side, size=size, tick_s=first.watch.tick_s) for side in sampled)
-    return Pairs(replace(left, conditions=conditions), right)
+    return replace(left, conditions=conditions), right
 
 
 def _pairs(
@@ -336,7 +318,7 @@ def _pairs(
 
 
 def _turn(source: Stream, now: Clock) -> Batch:
-    """Run batches for 0.45 s. Return those that began after 0.2 s as their mean, else the last one."""
+    """Batches of 0.45 s: those that began after 0.2 s as their mean, else the last one."""
     begin = now()
     batches = [source.next()]
     while now() < begin + _TURN_S:

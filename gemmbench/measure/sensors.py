@@ -1,9 +1,8 @@
 """What sensors say while a row is measured: joules for one problem, and the state of the device and its host.
 
 Rest and read the idle draw, warm up, then run batches back to back for a second at least. A counter moves in
-steps some milliseconds apart, so a window begins and ends at a reading that has just moved. It is so long
-that a step is at most ``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs
-there.
+steps some milliseconds apart, so a window begins and ends at a reading that has just moved, and a step is at
+most ``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs there.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class Counter(Protocol):
 
 
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
-    """Joules for one problem on a device (None: the host), or the reason why not. Takes seconds."""
+    """Joules for one problem on a device (None: the host), or why not. Takes seconds."""
     try:
         return measure_joules(open_counter(device, powercap), run)
     except CounterError as error:
@@ -82,7 +81,7 @@ def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = P
 
 
 def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
-    """Energy counter of an NVIDIA board, a CPU device or the host (None). `CounterError` if unreadable."""
+    """Counter of an NVIDIA board, a CPU device or the host (None); else `CounterError`."""
     if device is None or device.type == "cpu":
         return Rapl(powercap)
     if is_nvidia(device):
@@ -100,9 +99,9 @@ def is_nvidia(device: DeviceFacts) -> bool:
 def measure_joules(
     counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
 ) -> Energy:
-    """Joules for one problem from a counter, and the idle power before it, which is not subtracted.
+    """Joules for one problem, and the idle power before it, which is not subtracted.
 
-    Raises `CounterError` if the counter stands still, runs backwards or cannot be read.
+    `CounterError` if the counter stands still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
     idle_s, idle_joules, _ = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
@@ -123,7 +122,7 @@ def measure_joules(
 def _between_moves(
     counter: Counter, step: Callable[[], object], least_s: float, clock: Clock
 ) -> tuple[float, float, int]:
-    """Repeat a step for `least_s` or more, between two movements of the counter: seconds, joules, steps."""
+    """Repeat a step for `least_s` between two movements of the counter: seconds, joules, steps."""
     begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
     while clock() - begin < least_s:
@@ -136,7 +135,7 @@ def _between_moves(
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves: the time, joules and steps. `CounterError` after a second."""
+    """Repeat a step until the counter moves: the time, joules and steps."""
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()
@@ -162,7 +161,7 @@ def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
 
 @contextmanager
 def nvml_errors() -> Iterator[None]:
-    """Raise the errors of NVML and of its binding as `CounterError`: a name may not be UTF-8, for example."""
+    """Raise any error of NVML and of its binding as `CounterError`."""
     try:
         yield
     except pynvml.NVMLError as error:
@@ -172,7 +171,7 @@ def nvml_errors() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot, or the only one of its name; else `CounterError`."""
+    """NVML's handle of the board in a device's PCI slot, or the only one of its name."""
     with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
@@ -245,11 +244,7 @@ def _instant_milliwatts(board: Any) -> float:
 
 
 class Rapl:
-    """The energy of every processor package, from Linux's powercap tree (Intel's and AMD's).
-
-    Only top-level zones called package count. Raises `CounterError` if there are none, or they may not be
-    read.
-    """
+    """The energy of every processor package, from Linux's powercap tree; else `CounterError`."""
 
     name = "RAPL"
     scope = "package"
@@ -267,7 +262,6 @@ class Rapl:
         self._total = 0
 
     def joules(self) -> float:
-        """The energy since the start, corrected where a counter has wrapped around."""
         for file, wraps_at in self._wraps_at.items():
             now = _microjoules(file)
             self._total += now - self._last[file] + (wraps_at if now < self._last[file] else 0)
@@ -303,15 +297,17 @@ _AT = attrgetter("at_s")
 
 
 class Monitor(Watch):
-    """Reads a device and its host while a window is open. `device` is None for the host's BLAS."""
+    """Reads a device (None: the host) and its host while a window is open."""
 
     def __init__(
         self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        """Choose how to read the device, its warm-up, and the clocks' resolution. Start no thread."""
         self._now = now
-        self._read = read or _reader_of(device)
+        self._read = read
+        if read is None and device is not None and device.type != "cpu" and is_nvidia(device):
+            with suppress(CounterError):
+                self._read = NvidiaBoard(device).read
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
         self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
         self.limit_s = _LIMIT_S if self._read else 0.0
@@ -366,15 +362,8 @@ class Monitor(Watch):
             thread.join()
 
 
-def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
-    if device is not None and device.type != "cpu" and is_nvidia(device):
-        with suppress(CounterError):
-            return NvidiaBoard(device).read
-    return None
-
-
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit, or a clock over 2 % lower, was seen since the first batch."""
+    """Whether a power or thermal limit, or a clock over 2 % lower, was seen."""
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]
     if any((reading.clock_mhz or 0) < (1 - _DROP) * (reading.max_mhz or inf) for reading in limited):
@@ -385,7 +374,7 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
 
 
 def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
-    """The device's readings: those during each batch, or the last one before it if less than 0.1 s old.
+    """The readings during each batch, or the last one before it if less than 0.1 s old.
 
     Clocks are medians, powers means, temperatures maxima.
     """

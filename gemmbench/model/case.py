@@ -1,4 +1,4 @@
-"""What is asked for: cases, plans, policies; and what a session reports while it measures them."""
+"""What is asked for (cases, plans, policies), and what a session reports meanwhile."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ DRIVER = "driver:"  # before the library of another driver, which a case is comp
 
 
 def checkout_of(kernels: str) -> str:
-    """The checkout that `Case.kernels` names: a folder with a ``gemmbench/`` of its own; "" if it is none."""
+    """The checkout that `Case.kernels` names: a folder with a ``gemmbench/`` of its own; or ""."""
     return kernels if not kernels.startswith(DRIVER) and (Path(kernels) / "gemmbench").is_dir() else ""
 
 
@@ -122,7 +122,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The case in a progress line: ``tiled float 512x512x512``, or a probe's ``flops float width 4``."""
+        """For a progress line: ``tiled float 512x512x512``, ``flops float width 4``."""
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
@@ -156,7 +156,7 @@ Plan = tuple[Case | Skip, ...]
 
 
 def saved_problem(problem: Gemm) -> Problem:
-    """The problem as a row stores it, without the data type, which the row has."""
+    """The problem as a row stores it, without the data type."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
     several = problem.batch if problem.batch > 1 else UNSET

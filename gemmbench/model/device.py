@@ -70,19 +70,18 @@ class DeviceFacts:
 
     @property
     def largest_buffer_bytes(self) -> int:
-        """The largest buffer that it allocates: NVIDIA's driver exceeds the limit that it reports."""
+        """NVIDIA's driver exceeds the limit that it reports."""
         return self.global_mem_bytes if self.family == "gpu-nvidia" else self.max_alloc_bytes
 
     @property
     def family(self) -> str:
-        """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
+        """The key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
         words = f"{self.platform} {self.version}".lower()
         maker = next((maker for maker in _MAKERS if maker in words), "other").split()[0]
         return f"{self.type}-{maker}"
 
     @property
     def label(self) -> str:
-        """Its name in one line, or its vendor's."""
         return clean(self.name) or clean(self.vendor) or "unnamed device"
 
     @property
@@ -144,16 +143,12 @@ def is_cache_assumed(device: DeviceFacts) -> bool:
 
 
 def last_level_cache(device: DeviceFacts) -> int:
-    """Bytes of the last-level cache. If unknown, the largest that such a device may have."""
+    """Bytes of the last-level cache. If unknown, the most that such a device may have."""
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])
 
 
-POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"
-"""What can limit a clock: the power cap, the temperature, a brake of the board's own."""
-
-
-INSTANT, MEAN = "instant", "mean"
-"""What a reading of power is: that of the moment, or the mean of the last second."""
+POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"  # limits of a clock; the last is the board's own
+INSTANT, MEAN = "instant", "mean"  # a reading of power: of the moment, or over the last second
 
 
 @dataclass(frozen=True)
@@ -171,10 +166,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Readings:
-    """What was read while the batches of one window ran.
-
-    A tuple has a value for each batch, in their order. It is empty if the device reports no such value.
-    """
+    """What was read while the batches of one window ran, in tuples by batch; empty if not reported."""
 
     begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
     clock_mhz: tuple[float | None, ...] = ()
@@ -200,10 +192,7 @@ class Conditions:
 
 
 def joined_conditions(parts: Sequence[Conditions | None]) -> Conditions | None:
-    """The conditions of a row from those of its windows: the first's, and a clock for each.
-
-    `power_limited` is true if any window's is. None if nothing is known.
-    """
+    """The conditions of a row from those of its windows; None if nothing is known."""
     known = [part for part in parts if part is not None]
     if not known:
         return None

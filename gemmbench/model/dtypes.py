@@ -84,18 +84,14 @@ DTYPES: dict[str, DType] = {
     )
 }
 
-PLAIN_DTYPES: tuple[str, ...] = ("float", "double", "half")
-"""What a kernel multiplies unless it says otherwise: types of OpenCL C, C's type being that of A and B."""
+PLAIN_DTYPES: tuple[str, ...] = ("float", "double", "half")  # that a kernel multiplies unless it says others
 FP8_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name.startswith(("e4m3", "e5m2")))
-"""Eight bits of floating point; the name says C's type where that is not float."""
 GEMM_DTYPES: tuple[str, ...] = (*PLAIN_DTYPES, "bfloat16", "tf32", "char", *FP8_DTYPES)
-"""Every type that some kernel multiplies."""
 GEMM_DTYPES_HELP = (
     "float, double, half, bfloat16, tf32, char (int8), e4m3, e5m2 (fp8 with C in float), "
     "e4m3-half, e4m3-bfloat16, e5m2-half, e5m2-bfloat16 (fp8 with C in that type)"
 )
-DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
-"""The types in `DeviceFacts.dtypes`. Every device has the other integers; the rest are matters of probes."""
+DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")  # of `DeviceFacts.dtypes`
 
 
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
@@ -106,7 +102,7 @@ _THREADS = ThreadPoolExecutor(4)  # which start with the first parts
 
 
 def blocks(length: int, size: int, times: int = 1) -> list[slice]:
-    """A length cut into slices of `times` 1 Mi elements at most, with `size` elements for each index."""
+    """Slices of a length, each of `times` 1 Mi elements at most, with `size` for each index."""
     step = max(1, times * _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
@@ -125,10 +121,7 @@ _TF32_DROPS = np.uint32(13)  # of a float's 23 bits of mantissa
 
 
 def encode(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, rounded to nearest, ties to even; of any shape, finite and in range.
-
-    tf32 is a float whose last 13 bits are 0. bfloat16 and fp8 are unsigned integers.
-    """
+    """Values, finite and in range, as a device stores them, rounded to nearest, ties to even."""
     if dtype.name == "tf32":
         bits = _rounded_to_odd(values).view(np.uint32)
         half = np.uint32(1 << 12)
@@ -201,10 +194,7 @@ class InstructionFamily:
     instructions: tuple[Instruction, ...]
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run it for a data type, or is emulating it; else "".
-
-        Raises `ValueError` if the family has no instruction for the type, such as ``fp8``.
-        """
+        """Why a device cannot run it for a data type, or is emulating it; or ""."""
         instructions = [each for each in self.instructions if each.dtype == dtype]
         if unit := instructions[0].unit:
             if unit not in device.units:

@@ -1,7 +1,7 @@
 """The instrument: what a parent asks of the process that holds the drivers, and what that answers.
 
 A request and an answer are one message of JSON each, ``["verb", {...}]``, over `multiprocessing.connection`.
-Answers come in the order of the requests. The parent decides when to stop and what alternates with what.
+Answers come in the order of the requests.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class AskBatch:
 
 @dataclass(frozen=True)
 class ControlBurst:
-    """The control burst of a process: fixed work that keeps all cores of a CPU busy for 0.7 ms."""
+    """Fixed work that keeps all cores of a CPU busy for 0.7 ms."""
 
     handle: int
     clock: str
@@ -84,7 +84,7 @@ class ControlBurst:
 
 @dataclass(frozen=True)
 class AskSeries:
-    """Run batches between control bursts, for some seconds, at least one."""
+    """Run batches between control bursts, at least one."""
 
     handle: int
     clock: str
@@ -223,7 +223,7 @@ LONGEST_S = 2.0  # of a problem: a longer one is over budget, unless --budget is
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError | None:
-    """The error for a problem that takes longer than the budget (2 s at least); None if it does not."""
+    """The error for a problem that takes longer than the budget (2 s at least), or None."""
     if predicted_s <= max(LONGEST_S, policy.budget_s):
         return None
     reason = f"one problem takes about {seconds(predicted_s)}; --budget {math.ceil(predicted_s)} runs it"
@@ -236,11 +236,11 @@ def is_too_slow(row: Row) -> bool:
 
 
 class LostError(NotMeasuredError):
-    """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
+    """The instrument died or outlasted its time; its handles are prepared again when next used."""
 
 
 class Instrument(Protocol):
-    """Prepares, verifies and times cases. `measure.child.Worker` is the real one, in a process of its own.
+    """Prepares, verifies and times cases. `measure.child.Worker` is the real one.
 
     Every method raises `NotMeasuredError` if the instrument refuses, `LostError` if it is gone.
     """
@@ -254,11 +254,7 @@ class Instrument(Protocol):
         ...
 
     def for_old(self, old: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """The instrument that times an old version, with the case and the device as it knows them.
-
-        A kernels folder or a .cl file needs no other instrument. A checkout or another driver needs a second
-        process: `NotMeasuredError` if that does not answer or has no matching device.
-        """
+        """What times an old version, with the case and the device as it knows them; a process of its own."""
 
     def verify(self, handle: int, when: When) -> Verified: ...
 
@@ -324,7 +320,6 @@ class Handle:
         return self.finish()
 
     def series(self, clock: str, count: int, lead: int, seconds: float) -> tuple[Batch, ...]:
-        """Batches between control bursts, which are remembered. The handle must have `bursts`."""
         assert self.bursts is not None
         request = AskSeries(self.number, clock, count, self.work, lead, self.bursts.control, seconds)
         batches = self.instrument.series(request).batches

@@ -30,7 +30,6 @@ _BRANCHES = ("else", "elif", "elifdef", "elifndef")
 
 
 def _words(*words: str) -> str:
-    """A pattern for one of the words, even split over lines."""
     return "(?:" + "|".join(f"{_JOIN}*".join(word) for word in words) + r")(?!\w)"
 
 
@@ -50,7 +49,7 @@ _OUR_LINE = re.compile(r'^#line (\d+) "[^"\n]*"$', re.MULTILINE)  # see `_Expans
 
 @cache
 def folder() -> Path:
-    """The ``kernels`` folder, in the package or next to it. Raises `FileNotFoundError` without one."""
+    """The ``kernels`` folder, in the package or next to it; else `FileNotFoundError`."""
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
         if (candidate / MARK).is_file():
@@ -66,23 +65,20 @@ def raw(file: str, root: str = "") -> str:
 
 
 def description(file: str) -> str:
-    """The TOML that describes a published kernel in its own file; "" if there is none."""
+    """The TOML that describes a published kernel in its own file, or ""."""
     block = _BLOCK.search(raw(file))
     return block["toml"] if block else ""
 
 
 def opening(file: str) -> str:
-    """The text of the first comment of a file, without its description; "" if there is none."""
+    """The text of the first comment of a file, without its description, or ""."""
     comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of a ``.cl`` file with every ``#include`` replaced, since drivers treat paths differently.
-
-    It omits a published kernel's description: what matters of that is in the compiler options.
-    """
+    """The source of a ``.cl`` file with its includes, since drivers treat paths differently."""
 
     def replaced(directive: _Directive) -> str:
         if directive.word == "once":
@@ -162,13 +158,13 @@ COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
 
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
-    """The options without -D of macros that the file does not use, so that variants share a program."""
+    """The options without -D of macros that the file does not use: variants share a program."""
     names = set(re.findall(r"\w+", text(file, root)))
     return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
-    """Hash of kernel files and options, sixteen hex digits. Every row stores it."""
+    """Hash of kernel files and options, sixteen hex digits."""
     digest = hashlib.sha256()
     for part in (*(text(file, root) for file in files), *options):
         digest.update(_OUR_LINE.sub("", part).encode() + b"\0")
@@ -206,7 +202,7 @@ class OwnFile:
     def description(self) -> str:
         """The TOML between ``/* gemmbench`` and ``*/``, on its original line numbers.
 
-        Raises `KernelFileError` if there is none, or more than one.
+        `KernelFileError` if there is none, or more than one.
         """
         blocks = list(_BLOCK.finditer(self.text))
         if len(blocks) > 1:
@@ -233,10 +229,7 @@ def shown_name(file: str) -> str:
 
 
 def own_file(path: Path) -> OwnFile:
-    """Read a user's kernel file with its includes, and a TOML file of the same name as a comment.
-
-    Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
-    """
+    """Read a user's kernel file with its includes, and a TOML file of its name as a comment."""
     source = _Expansion().of(path, path.name, (os.path.realpath(path),))
     beside = path.with_suffix(".toml")
     if beside != path and beside.is_file():
@@ -263,7 +256,7 @@ def _user_text(path: Path) -> str:
 
 @dataclass
 class _Expansion:
-    """Puts the text of each included file into a user's file, with ``#line`` for the compiler's messages."""
+    """Puts the text of included files into a user's file, with ``#line`` for the compiler."""
 
     room: int = _MOST_BYTES  # for all files
     once: dict[str, int] = field(default_factory=dict)  # numbers of the files that are read once, by path
@@ -303,7 +296,7 @@ class _Expansion:
     def _included(
         self, directive: _Directive, by: Path, name: str, above: tuple[str, ...], is_optional: bool
     ) -> str:
-        """The text for an include in the file `by`; "" for a file that is read once and was."""
+        """The text for an include in the file `by`; "" if it is read once and was."""
         file, path = by.parent / directive.file, MARK
         is_there = directive.word == "include" and _is_file(file)
         if is_there:

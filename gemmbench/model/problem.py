@@ -32,7 +32,7 @@ class Dimensions:
 
     @property
     def ops(self) -> str:
-        """How A and B are stored, in BLAS's letters: ``NN``, ``NT``, ``TN``, ``TT``."""
+        """How A and B are stored: ``NN``, ``NT``, ``TN``, ``TT``."""
         return "".join("T" if transposed else "N" for transposed in (self.trans_a, self.trans_b))
 
     @property
@@ -49,7 +49,7 @@ class Dimensions:
 
     @property
     def flops(self) -> int:
-        """Operations of the batch, 2 m n k each; 0 if alpha is 0: a BLAS reads no A and B then."""
+        """2 m n k for each problem; 0 if alpha is 0: a BLAS reads no A and B then."""
         return 2 * self.m * self.n * self.k * self.count if self.alpha else 0
 
     @property
@@ -58,12 +58,12 @@ class Dimensions:
 
     @property
     def shape(self) -> str:
-        """For a sentence: ``96x3025x363``, ``96x3025x363 NT lda=400``, ``64x64x64 batch=1024``."""
+        """``96x3025x363``, ``96x3025x363 NT lda=400``, ``64x64x64 batch=1024``."""
         return f"{self.m}x{self.n}x{self.k}{self.apart()}"
 
     @property
     def size(self) -> str:
-        """For a narrow column: ``512`` where m = n = k, else the shape."""
+        """``512`` where m = n = k, else the shape."""
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ", gaps: bool = True) -> str:
@@ -79,13 +79,13 @@ class Dimensions:
 
     @property
     def title(self) -> str:
-        """For a caption: ``m = n = k = 2048``, ``m = 96, n = 3025, k = 363, NT``."""
+        """``m = n = k = 2048``, ``m = 96, n = 3025, k = 363, NT``."""
         lengths = f"m = n = k = {self.m}" if self.is_square else f"m = {self.m}, n = {self.n}, k = {self.k}"
         return lengths + self.apart(" = ", ", ") + self.scalars
 
     @property
     def scalars(self) -> str:
-        """For a caption: ``, alpha = 2, beta = 0.5``; "" for 1 and 0."""
+        """``, alpha = 2, beta = 0.5``; "" for 1 and 0."""
         is_plain = (self.alpha, self.beta) == (1.0, 0.0)
         return "" if is_plain else f", alpha = {self.alpha:g}, beta = {self.beta:g}"
 
@@ -101,7 +101,7 @@ def leading(
 ) -> Leading | None:  # fmt: skip
     """The leading dimensions lda, ldb and ldc in elements; None if no row has gaps.
 
-    Raises `ValueError`, for the user, if one is smaller than its matrix's rows as stored.
+    `ValueError`, for the user, if one is smaller than its matrix's rows as stored.
     """
     a = (m, "the transposed A has m") if trans_a else (k, "A has k")
     b = (k, "the transposed B has k") if trans_b else (n, "B has n")
@@ -117,11 +117,10 @@ def leading(
 class Gemm(Dimensions):
     """One problem, C = alpha op(A) op(B) + beta C: op(A) is m x k, op(B) is k x n, C is m x n, all row-major.
 
-    With ``trans_a``, A is stored k x m and op(A) is its transpose. The same holds for B. The data type is
-    that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape in one launch.
-    Their operands lie one after the other, m lda, k ldb and m ldc elements apart.
+    The data type is that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape
+    in one launch, with operands one after the other: m lda, k ldb and m ldc elements apart.
 
-    Raises `ValueError` for a negative dimension, an empty batch, a short leading dimension, an unknown type.
+    `ValueError` for a negative dimension, an empty batch, a short leading dimension, an unknown type.
     """
 
     m: int
@@ -161,7 +160,6 @@ class Gemm(Dimensions):
 
     @property
     def bytes_of(self) -> dict[str, int]:
-        """Bytes of A, B and C, each in its own type."""
         kinds = {"A": DTYPES[self.dtype], "B": DTYPES[self.dtype], "C": self.result}
         return {name: count * kinds[name].itemsize for name, count in self.elements_of.items()}
 

@@ -1,8 +1,8 @@
 """Quiet windows: which batches of a CPU row count. A pure function of what is saved.
 
-A control burst, a fixed piece of work on all cores, runs before and after each batch. What slows it, slows
-the batch. So a batch counts if both of its bursts were as fast as undisturbed ones, no thread waited long for
-a core, and the clock was not higher than usual.
+A control burst, fixed work on all cores, runs before and after each batch. A batch counts if both of its
+bursts were as fast as undisturbed ones, no thread waited long for a core, and the clock was not higher than
+usual.
 """
 
 from __future__ import annotations
@@ -42,18 +42,6 @@ def flags(scope: Scope) -> tuple[bool, ...]:
         low <= min(pair) and max(pair) <= high and share <= most
         for pair, share in zip(pairs, shares, strict=True)
     )
-
-
-def quiet_samples(scope: Scope) -> tuple[float, ...]:
-    """The samples of quiet batches; all of them if fewer than three are quiet."""
-    quiet = tuple(each for each, is_quiet in zip(scope.seconds, flags(scope), strict=True) if is_quiet)
-    return quiet if len(quiet) >= LEAST_LONG else scope.seconds
-
-
-def is_complete(scope: Scope) -> bool:
-    """Whether enough batches are quiet: ten, or three of long problems, or all of fewer."""
-    least = LEAST_LONG if scope.seconds and min(scope.seconds) > LONG_S else LEAST
-    return sum(flags(scope)) >= min(least, len(scope.seconds))
 
 
 def key(row: Row) -> str:
@@ -106,7 +94,7 @@ def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
 
 
 def loss(scope: Scope) -> float:
-    """How much slower the typical burst was than undisturbed ones, as a fraction; 0 without bursts."""
+    """How much slower the typical burst was than undisturbed ones, as a fraction."""
     if not scope.bursts_s or not scope.quiet_s:
         return 0.0
     return max(0.0, _quantile(scope.bursts_s, 0.5) / scope.quiet_s[1] * (1 + WITHIN) - 1)

@@ -27,8 +27,7 @@ Length = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]  # a time, or watts and joules
 Parts = dict[str, tuple[Annotated[float, Meta(ge=0)], ...]]  # seconds by name, for each problem
 
-FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
-"""What became of a case that ran, and went wrong."""
+FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")  # of a case that ran
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
@@ -82,12 +81,17 @@ class Scope:
 
     @cached_property
     def counted(self) -> tuple[float, ...]:
-        """The samples that count: those of quiet batches (see `model.quiet`), or all without bursts."""
-        return quiet.quiet_samples(self)
+        """The samples of quiet batches (see `model.quiet`); all of them if fewer than three are quiet."""
+        flags = zip(self.seconds, quiet.flags(self), strict=True)
+        samples = tuple(each for each, is_quiet in flags if is_quiet)
+        return samples if len(samples) >= quiet.LEAST_LONG else self.seconds
 
     @cached_property
     def is_complete(self) -> bool:
-        return quiet.is_complete(self)
+        """Whether enough batches are quiet: ten, or three of long problems, or all of fewer."""
+        is_long = bool(self.seconds) and min(self.seconds) > quiet.LONG_S
+        least = quiet.LEAST_LONG if is_long else quiet.LEAST
+        return sum(quiet.flags(self)) >= min(least, len(self.seconds))
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules for one problem, or why they were not measured.
-
-    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
-    """
+    """Joules for one problem, idle draw included, or why they were not measured."""
 
     joules: Positive | None = None
     why: str = "not measured: not asked for"  # "" where they were
@@ -126,8 +127,8 @@ class Energy:
 BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy was replaced by
 
 
+# Probes' parameters under other names in JSON exports: kernels have WIDTH and GROUPS.
 EXPORTED: Mapping[str, str] = {"width": "vector_width", "groups": "work_groups"}
-"""Probes' parameters under other names in JSON exports: kernels have WIDTH and GROUPS."""
 
 
 def exported(parameters: Parameters) -> Parameters:
@@ -136,14 +137,14 @@ def exported(parameters: Parameters) -> Parameters:
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
-    """A kernel or library for people: ``naive fast WX=8``, with the parameters named in `grid`."""
+    """A kernel or library for people: ``naive fast WX=8``, with the parameters in `grid`."""
     values = [listed({name: parameters[name]}) for name in grid]
     return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
+    """The device's stamps of one kernel launch: seconds between stamps of one kind."""
 
     name: str
     queued_s: float  # QUEUED to SUBMIT
@@ -228,12 +229,11 @@ class Row:
 
     @property
     def max_mhz(self) -> float | None:
-        """The maximum clock in MHz by its vendor's own interface."""
         return self.conditions.max_mhz if self.conditions else None
 
     @property
     def name(self) -> str:
-        """Its variant: ``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
+        """``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
         return titled(self.variant, self.parameters, self.grid)
 
     @property
@@ -268,11 +268,7 @@ def row_key(
 
 
 def current(rows: Iterable[Row], quiet_s: quiet.References | None = None) -> tuple[Row, ...]:
-    """Rows without those that later ones supersede, with the references of their control bursts.
-
-    `Row.supersedes` replaces the earlier rows of the same case and phase. Other repeated rows stay. `quiet_s`
-    has the undisturbed bursts of earlier runs.
-    """
+    """Rows that no later one supersedes, with the references of their bursts and of earlier runs."""
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}
     for row in rows:

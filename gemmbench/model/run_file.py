@@ -55,10 +55,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed; False at once if another has it.
-
-    Pipes, devices and file systems without locks count as locked.
-    """
+    """Lock an open file until it is closed; False if another has it. Pipes and devices need no lock."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return True
     with suppress(OSError):
@@ -146,10 +143,7 @@ def encode(record: Header | Row) -> bytes:
 
 
 def load(path: str | Path) -> Run:
-    """Read a saved run, without rows that later ones supersede.
-
-    Raises `RunFileError`, with file, line and field, if it cannot be read or is invalid.
-    """
+    """Read a saved run; `RunFileError`, with file, line and field, if it cannot be read or is invalid."""
     with without_collection():
         run, cut = _parse(Path(path))
     if cut:
@@ -184,7 +178,7 @@ def _is_run(data: bytes) -> bool:
 
 
 def _parse(path: Path) -> tuple[Run, int]:
-    """Header, rows, and the number of a truncated last line or 0. `RunFileError` if invalid."""
+    """Header, rows, and the number of a truncated last line or 0."""
     data = _read(path).removeprefix(b"\xef\xbb\xbf")  # the mark that some editors write
     if not data:
         raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
@@ -270,10 +264,7 @@ def _counts(samples: dict[str, Scope]) -> dict[str, int]:
 
 
 class RunFile:
-    """A run being written: each row is one write, flushed to disk before the next case starts.
-
-    The file is locked against other writers until it is closed or its process ends.
-    """
+    """A run being written, locked against others: each row is one write, flushed to disk."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -282,11 +273,7 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
-        """Start a new file with its header. With `force`, an existing run is emptied first.
-
-        `RunFileError` if it exists without `force`, is no run or cannot be written, `BusyError` if another
-        has it.
-        """
+        """Start a new file with its header, in place of an existing run with `force`; else `RunFileError`."""
         path = Path(path)
         if force and path.is_file() and (old := _read(path)) and not _is_run(old):
             raise RunFileError(f"{path} is not a saved run: --force does not replace it")
@@ -300,8 +287,7 @@ class RunFile:
     def resume(cls, path: str | Path, header: Header) -> RunFile:
         """Continue a file, new or with complete rows in `done`; a truncated last line is removed.
 
-        Raises `BusyError` if another process writes it, and `RunFileError` if it is invalid or was made by
-        another command, version, device, host or policy.
+        `RunFileError` if it is invalid, busy, or of another command, version, device, host or policy.
         """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY) as file:
@@ -349,7 +335,7 @@ class RunFile:
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
-        """Append a line in one write, flushed to disk; undo a partial one. `RunFileError` if it fails."""
+        """Append a line in one write, flushed to disk; undo a partial one."""
         try:
             start = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)

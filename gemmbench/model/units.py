@@ -19,10 +19,7 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 
 
 def number(value: float) -> str:
-    """Three significant digits, at most three decimals: ``0.012``, ``1.23``, ``1,234``.
-
-    Below 0.0005 with an exponent: ``4e-04``. NaN and infinity give ``-``.
-    """
+    """Three significant digits, at most three decimals: ``0.012``, ``1.23``, ``1,234``, ``4e-04``."""
     if not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -44,7 +41,7 @@ def scale(largest: float) -> tuple[float, str]:
     return (1e12, "T") if abs(largest) >= 9.9995e12 else (GIGA, "G")
 
 
-def rate(flops_per_second: float, integer: bool = False) -> str:
+def rate_text(flops_per_second: float, integer: bool = False) -> str:
     """A rate with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
     word = "IOPS" if integer else "FLOPS"
     divisor, letter = scale(flops_per_second)
@@ -67,7 +64,6 @@ def watts(value: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """A value with the largest unit in which it is at least 1; ``-`` if not finite."""
     if not math.isfinite(value):
         return "-"
     size, unit = next((each for each in units if abs(value) >= each[0] * 0.9995), units[-1])
@@ -127,7 +123,7 @@ def _shown(letter: str) -> str:
 
 
 def spelt_out(text: str) -> str:
-    """A file's name as text that can be stored: bytes that are not UTF-8 as ``\udcff``."""
+    """A file's name as text that can be stored, even if it is not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

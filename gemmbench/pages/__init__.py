@@ -195,7 +195,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         is_known = is_one_run and bool(others) and tops[0][2].is_above_all(others)
         for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
-            rate, name = units.rate(known.median, rates.is_integer(dtype)), clean(row.title)
+            rate, name = units.rate_text(known.median, rates.is_integer(dtype)), clean(row.title)
             figure = notes.marked(run, row, rate, rates.shown_samples(row, scope))
             assert row.problem is not None  # it has a rate
             is_fastest = is_known and row.title == first
@@ -247,7 +247,7 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
 def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
     bases = ", ".join(names[:-1]) if len(names) <= 3 else f"the {len(names) - 1} runs before"
     charts = draw(lambda: chart_views.ratios(made), "Change of each row's time, with its range.")
-    sheets = results.sheets(made, every=True)
+    sheets = results.comparison_sheets(made, every=True)
     title = f"{names[-1]} compared with {bases}"
     return PageSection(f"changes-{number}", title, sheets=tuple(sheets), charts=tuple(charts))
 

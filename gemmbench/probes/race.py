@@ -18,8 +18,7 @@ from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Parameters
-from gemmbench.model.units import GIGA, by_key, number
-from gemmbench.model.units import rate as shown_rate
+from gemmbench.model.units import GIGA, by_key, number, rate_text
 from gemmbench.stats.ceilings import Ceiling, why_above
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
@@ -314,7 +313,7 @@ def judge_figure(evidence: FigureEvidence) -> Check:
 def _shown(evidence: FigureEvidence, rate: float) -> str:
     if evidence.subject is MEMORY:
         return f"{number(rate / GIGA)} GB/s"
-    return shown_rate(rate, not DTYPES[evidence.dtype].is_float)
+    return rate_text(rate, not DTYPES[evidence.dtype].is_float)
 
 
 def events_agree(event_over_wall: float) -> bool:

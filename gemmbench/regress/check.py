@@ -28,19 +28,10 @@ from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress import results
-from gemmbench.regress.compare import (
-    BaselineSet,
-    ComparedRow,
-    Comparison,
-    Cost,
-    Ratio,
-    Replicate,
-    RowVerdict,
-    cost,
-)
+from gemmbench.regress.compare import BaselineSet, ComparedRow, Comparison, cost
 from gemmbench.regress.results import rounded_percent, row_name, where
 from gemmbench.report.progress import row_label
-from gemmbench.report.table import Cell, Note, Sheet, html, markdown, stack
+from gemmbench.report.table import Columns, Note, Sheet, html, markdown, stack, table
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
 from gemmbench.suite.job import INCONCLUSIVE, WRONG, Job, Tell, header_of, write_output
@@ -50,7 +41,7 @@ from gemmbench.suite.selection import every_device, select
 from gemmbench.suite.session import Listen
 
 LOOKS = 2  # further measurements of a suspicious row
-_CHANGED: tuple[RowVerdict, ...] = ("slower", "faster")
+_CHANGED: tuple[comparing.RowVerdict, ...] = ("slower", "faster")
 _AA_SHARE = 0.95  # of the rows, for the conclusion
 _CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
@@ -96,12 +87,16 @@ def _rendered(comparison: Comparison, form: str, options: ComparingOptions) -> R
     """A comparison in one format of --format: text, or tables for rich."""
     every, missing_fails = bool(options.verbose), options.missing == "fail"
     if form == "github":
-        return results.to_github(comparison, options.strict, missing_fails)
+        return results.comparison_annotations(comparison, options.strict, missing_fails)
     if form == "junit":
-        return results.to_junit(comparison, options.strict, missing_fails, options.command)
+        return results.comparison_junit(comparison, options.strict, missing_fails, options.command)
     if form == "markdown":
-        return results.to_markdown(comparison, every)
-    return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
+        return results.comparison_markdown(comparison, every)
+    return (
+        results.comparison_json(comparison)
+        if form == "json"
+        else stack(results.comparison_sheets(comparison, every))
+    )
 
 
 class CheckJob(ComparisonJob):
@@ -130,8 +125,13 @@ class CheckJob(ComparisonJob):
         folder = ""  # or what else `Case.kernels` names
         if against and not options.old_kernels:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
+        rows = [
+            replace(row, device=key[1])
+            for key, row in baseline.rows.items()
+            if row.status == "ok" and (not baseline.rules.interleaved or baseline.rules.has_old_kernel(row))
+        ]
         kernels = options.user_kernels, options.old_kernels
-        plan = rebuild_plan(_rows_to_measure(baseline), devices, positions, folder, *kernels)
+        plan = rebuild_plan(rows, devices, positions, folder, *kernels)
         for step in plan:  # the user's own kernels must exist
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
@@ -154,20 +154,18 @@ class CheckJob(ComparisonJob):
         return session.Steps(self.header.devices, self.header.policy, self.file)
 
     def measure(self, listen: Listen) -> None:
-        """Check, or with --aa only measure every case several times."""
-        if self.options.aa:
-            session.drive(repeat(self, self.times), listen)
-        else:
+        if not self.options.aa:
             self.comparison = session.drive(check_rows(self), listen)
+        for _ in range(self.options.aa or 0):  # each round in a new process
+            self.worker.stop()
+            session.drive(once(self), listen)
 
     def take(self, step: Case | Skip) -> Generator[Event, None, Row]:
-        """Measure a step, save and add its row."""
         row = yield from self.steps.take(step, self.worker)
         self.rows.append(row)
         return row
 
     def conclude(self) -> None:
-        """After an interruption, compare the rows measured so far."""
         if self.interrupted or self.error:
             self.comparison = verdicts.compare(self.baseline.runs, [self.run], self.baseline.rules)
 
@@ -198,7 +196,6 @@ class CheckJob(ComparisonJob):
         return 0
 
     def check_repeated(self) -> None:
-        """Raise `NothingMeasured` if no row of an A/A measurement has a result."""
         if all(row.status != "ok" for row in self.rows):
             first = self.rows[0]
             what = f"nothing was measured: {row_label(first)}: {clean(verdicts.outcome(first))}"
@@ -212,15 +209,8 @@ def once(job: CheckJob) -> Generator[Event, None, None]:
         yield from job.take(step)
 
 
-def repeat(job: CheckJob, times: int) -> Generator[Event, None, None]:
-    """Measure every case several times, each round in a new process: an A/A measurement."""
-    for _ in range(times):
-        job.worker.stop()
-        yield from once(job)
-
-
 def check_rows(job: CheckJob) -> Generator[Event, None, Comparison]:
-    """Measure every case once, suspicious rows again, and return the comparison. Yields progress events."""
+    """Measure every case once, suspicious rows again, and return the comparison."""
     yield from once(job)
     baseline, cases = job.baseline, _cases(job)
     first = verdicts.paired(baseline.runs, [job.run], baseline.rules)
@@ -249,16 +239,16 @@ class Candidate:
     control: ComparedRow | None  # a row that alternates with it and shows the speed of the machine
     rows: list[tuple[Row, float]] = field(default_factory=list)  # and how much longer the control took
     failed: dict[RowKey, Row] = field(default_factory=dict)  # of the row itself, or of its control
-    finding: RowVerdict = "cannot tell"  # of all its pairs of batches, if interleaved
+    finding: comparing.RowVerdict = "cannot tell"  # of all its pairs of batches, if interleaved
     found_at: int = 0  # how many further measurements came before this finding
 
     @property
     def slowdown(self) -> float:
-        """How many times as long as in the baseline the control took, at its largest change; or 1."""
+        """How many times as long as in the baseline the control took, at its largest change."""
         return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
 
     def pooled(self, rules: comparing.Rules, start: int | None = None) -> ComparedRow | None:
-        """Judge the interleaved batches of all measurements, or only of the further ones from `start`."""
+        """Judge the interleaved batches of all measurements, or of the further ones from `start`."""
         further = [row for row, _ in self.rows[start:]]
         rows = [self.line.row, *further] if start is None else further
         usable = [row for row in rows if cost(row, rules.scope)]
@@ -267,7 +257,7 @@ class Candidate:
 
 
 def _is_suspicious(rules: comparing.Rules, line: ComparedRow) -> bool:
-    """Whether a row may be slower. Rows that were too slow to run are suspicious too."""
+    """Whether a row may be slower, or was too slow to run."""
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
     if rules.interleaved:
@@ -309,7 +299,7 @@ def _control(job: CheckJob, first: Comparison, suspect: ComparedRow) -> Compared
 def _alternate(
     job: CheckJob, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure interleaved candidates again, each round in new processes, until pairs confirm a change."""
+    """Measure interleaved candidates again, in new processes, until pairs confirm a change."""
     rules, end_s = job.baseline.rules, job.clock() + job.patience_s
 
     def is_open(each: Candidate) -> bool:
@@ -335,7 +325,7 @@ def _alternate(
 def _remeasure(
     job: CheckJob, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure candidates again in two rounds, each in a new process, with their control before and after."""
+    """Measure candidates again in two rounds, in new processes, with their control before and after."""
     yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
         job.worker.stop()
@@ -389,7 +379,7 @@ def _final_line(job: CheckJob, candidate: Candidate) -> ComparedRow:
         if line.verdict in _CHANGED and (confirmation is None or confirmation.verdict != line.verdict):
             return replace(line, verdict="cannot tell", reason="further measurements do not confirm it")
         return line
-    olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
+    olds = job.baseline.comparable(line.key, verdicts.Replicate(job.run, {line.key: line.row}))
     old = job.baseline.costs(olds, line.key)
     if not old:
         return line
@@ -401,9 +391,11 @@ def _final_line(job: CheckJob, candidate: Candidate) -> ComparedRow:
         reason = f"its control {control} takes {units.number(candidate.slowdown)} times as long"
         return replace(line, verdict="cannot tell", reason=reason)
     before = verdicts.median_cost(old)
-    new = [Cost(*(value / max(control, 1.0) for value in astuple(now))) for _, control, now in steady]
+    new = [
+        verdicts.Cost(*(value / max(control, 1.0) for value in astuple(now))) for _, control, now in steady
+    ]
     ratios = [verdicts.ratio(before, each) for each in new]
-    every = Ratio(
+    every = verdicts.Ratio(
         median(each.median for each in ratios),
         float(np.min([each.low for each in ratios])),
         float(np.max([each.high for each in ratios])),
@@ -412,7 +404,7 @@ def _final_line(job: CheckJob, candidate: Candidate) -> ComparedRow:
     line = verdicts.with_times(line, old, new)
     why = verdicts.disturbance([pair for pair in (*rows[0], *rows[1]) if is_on_cpu(*pair)])
     why = why and f"{why}: stop other programs"
-    return verdicts.judge_times(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why)
+    return verdicts.judge_times(rules, line, every, verdicts.largest_spread(old), verdicts.ROW_LIMIT, why)
 
 
 def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
@@ -436,22 +428,10 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     yield from first.remarks
 
 
-def _rows_to_measure(baseline: BaselineSet) -> list[Row]:
-    rules = baseline.rules
-    return [
-        replace(row, device=key[1])
-        for key, row in baseline.rows.items()
-        if row.status == "ok" and (not rules.interleaved or rules.has_old_kernel(row))
-    ]
-
-
 def _selected_devices(
     baseline: BaselineSet, available: Sequence[DeviceFacts], selector: str
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
-    """The devices to measure on, and their positions there by position in the baseline.
-
-    Raises `UsageError` if no device is here, or one differs beyond `--across`.
-    """
+    """The devices to measure on, and their positions by position in the baseline; else `UsageError`."""
     base_devices = baseline.header.devices
     used = sorted({key[1] for key in baseline.rows if HOST < key[1] < len(base_devices)})
     if not used:
@@ -504,7 +484,7 @@ class AAReport:
 
 
 def aa_report(runs: Sequence[Run], rules: comparing.Rules) -> AAReport:
-    """Report by how much the times of each row differ at most between runs of unchanged code."""
+    """By how much the times of each row differ at most between runs of unchanged code."""
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
     for key, first in baseline.rows.items():
@@ -512,24 +492,25 @@ def aa_report(runs: Sequence[Run], rules: comparing.Rules) -> AAReport:
         costs = baseline.costs(baseline.with_result(key), key)
         if len(costs) > 1:
             device = verdicts.device_title(baseline.runs[0], row)
-            rows.append(AARow(row, device, len(costs), verdicts.spread(costs)))
+            rows.append(AARow(row, device, len(costs), verdicts.largest_spread(costs)))
     return AAReport(tuple(rows))
 
 
 def aa_sheets(report: AAReport) -> list[Sheet]:
-    """A table of rows for each device, the host last, and a sheet with one sentence about all rows."""
+    """A table of rows for each device, and a sheet with one sentence about all rows."""
     groups = by_key((row.row.device, row) for row in report.rows)
     typed = len({row.row.dtype for row in report.rows}) > 1
-
-    def cells(row: AARow) -> tuple[Cell, ...]:
-        return Cell(row_name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
-
+    columns: Columns[AARow] = {
+        "runs": lambda row: str(row.runs),
+        "difference": lambda row: units.percent(row.min_threshold),
+    }
     tables = [
-        Sheet(
+        table(
+            groups[device],
+            {"": lambda row: row_name(row.row, typed)},
+            columns,
             heading=tuple(map(clean, groups[device][0].device.split(" | ", 1))),
             caption="the largest difference between two unchanged runs, by medians or by minima",
-            blocks=(("runs", "difference"),),
-            rows=tuple(map(cells, groups[device])),
         )
         for device in sorted(groups, key=lambda device: (device == HOST, device))
     ]
@@ -544,7 +525,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
 
 
 def aa_json(report: AAReport) -> str:
-    """The report as text: a JSON object with ``min_threshold`` and ``rows``. Thresholds are fractions."""
+    """The report as a JSON object with ``min_threshold`` and ``rows``. Thresholds are fractions."""
     rows = [
         {
             **{field: getattr(each.row, field) for field in ("kind", "variant", "dtype")},

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from statistics import median
-from typing import Literal
 
 import numpy as np
 
@@ -27,10 +26,21 @@ from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import BLAS, FAILED, MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted, listed, percent
+from gemmbench.regress.results import comparison_sheets, conclusion
+from gemmbench.report.table import html, stack, stdout
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import has_bursts, is_on_cpu, is_uncertain, on_host, work
-from gemmbench.suite.options.comparing import DIFFERENCES, Kind, Rules
+from gemmbench.suite.options.comparing import (
+    DIFFERENCES,
+    ELSEWHERE,
+    FAILING,
+    LOST,
+    VERDICTS,
+    Kind,
+    RowVerdict,
+    Rules,
+)
 
 # Replayed on the unchanged runs in tests/data/aa, each against the run before it: 0 of 31 runs fail, and the
 # same runs, all rows slowed down 2.5 times, fail in 30 of 31.
@@ -43,31 +53,6 @@ QUIET_LIMIT = 1.4
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %
 _CONTROL = 0.05  # control bursts that differ by more than this show another program
 
-RowVerdict = Literal[
-    "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
-    "differs", "new", "on another device", "within", "unchanged", "faster",
-]  # fmt: skip
-VERDICTS: dict[RowVerdict, str] = {
-    "slower": "above the limit at which a row fails",
-    "broken": "ok in the baseline, and without a correct result now",
-    "resources changed": "other registers, spills or local memory, with --fail-on resources",
-    "possibly slower": "above the threshold, but not above the limit at which a row fails",
-    "missing": "ok in the baseline, and not measured now",
-    "not comparable": "something other than the code differs",
-    "cannot tell": "too uncertain to compare with the threshold",
-    "differs": "above or below the threshold in a single baseline run",
-    "new": "the baseline has no time for it",
-    "on another device": "with --across device: how fast two devices are, never a regression",
-    "within": "within the threshold in a single baseline run",
-    "unchanged": "all of its interval is within the threshold",
-    "faster": "faster by more than the threshold",
-}
-"""Every verdict, the worst first."""
-
-ELSEWHERE: RowVerdict = "on another device"
-LOST: tuple[RowVerdict, ...] = ("missing", "not comparable")
-FAILING: tuple[RowVerdict, ...] = ("slower", "broken", "resources changed")
-
 _NO_RATE = "without a time on either side"
 _CACHED = "cached from an earlier run, not measured in the new one"
 _NO_KERNEL = "without a kernel that another folder can have"
@@ -75,16 +60,13 @@ _NO_KERNEL = "without a kernel that another folder can have"
 
 @dataclass(frozen=True)
 class Cost(Interval):
-    """Seconds for one unit of a row's work in one replicate: the median, its 95 % interval, the minimum."""
+    """Seconds for one unit of a row's work in one replicate: median, 95 % interval, minimum."""
 
     minimum: float
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """Seconds for each flop (else byte, else launch), in `scope` or the finest; None without samples.
-
-    The interval is NaN below three samples.
-    """
+    """Seconds for each flop (else byte, else launch), in `scope` or the finest; None without samples."""
     chosen = rates.counted_scope(row, scope)
     times = rates.summary(row, chosen) if chosen else None
     if times is None:
@@ -111,7 +93,7 @@ class BaselineSet:
         return self.replicates_of(self.runs)
 
     def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
-        """Split runs into replicates. Rows with a key and seconds that an earlier row has are dropped."""
+        """Split runs into replicates, without rows whose key and seconds an earlier row has."""
         seen: set[tuple[object, ...]] = set()
         replicates = []
         for each in (each for run in runs for each in replicates_in(run, self.header)):
@@ -145,7 +127,7 @@ class BaselineSet:
         return [each for each in every if each is not None]
 
     def difference(self, before: Replicate, now: Replicate, key: RowKey, also: Collection[str] = ()) -> str:
-        """Why the rows of two replicates are not comparable, or "". `also` allows more differences."""
+        """Why the rows of two replicates are not comparable, or "". `also` allows more."""
         if self.rules.interleaved:
             return ""
         across = {*self.rules.across, *also}
@@ -161,10 +143,7 @@ class Replicate:
 
 
 def match_key(of: Row | Case, device: int) -> RowKey:
-    """The key by which a row or case finds its partner: a preset matches whatever its values.
-
-    `device` is a position in the reference header.
-    """
+    """The key by which a row or case finds its partner: a preset matches whatever its values."""
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
     given = of.parameters if of.given is None else of.given
     parameters = {name: of.parameters[name] for name in given if name in of.parameters}
@@ -186,10 +165,7 @@ def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
 
 
 def device_map(reference: Header, header: Header) -> tuple[int, ...]:
-    """For each device of a header, its position in a reference header.
-
-    Unknown ones get unused positions in order, so that their rows are paired and refused.
-    """
+    """For each device of a header, its position in a reference header, or an unused one."""
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     rest = iter([index for index in range(count + len(positions)) if index not in positions])
     return tuple(next(rest) if index is None else index for index in positions)
@@ -208,12 +184,12 @@ def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFac
     return [positions.get(number) for number in range(len(wanted))]
 
 
+# The kind of a difference (None: `--across` cannot allow it), its name, the old value and the new one.
 Fact = tuple[Kind | None, str, str, str]
-"""The kind of a difference (None: `--across` cannot allow it), its name, the old value and the new one."""
 
 
 def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str]) -> tuple[Kind, str] | None:
-    """The first difference between two devices that `across` does not allow: its kind and a message."""
+    """The first difference of two devices that `across` does not allow: its kind and a message."""
     differences = _differences(_device_facts(old, new), across)
     return next(((kind, reason) for kind, reason in differences if kind is not None), None)
 
@@ -229,11 +205,6 @@ def difference(
     if kind == "source" and new[1].own:
         remedy = f"check --kernel-file {clean(new[1].own)} --against OLD.cl interleaves the two versions"
     return f"{reason}; {remedy}, or compare anyway with --across {kind}"
-
-
-def is_other_device(old: tuple[Run, Row], new: tuple[Run, Row], scope: str | None) -> bool:
-    """Whether two rows with one key ran on different devices or hosts."""
-    return any(kind == "device" for kind, _ in _differences(_facts(old, new, scope), ()))
 
 
 def _differences(facts: Iterable[Fact], across: Collection[str]) -> Iterator[tuple[Kind | None, str]]:
@@ -281,10 +252,7 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
 
 
 def only_preset_differs(before: Row, after: Row) -> bool:
-    """Whether two rows used the kernel source of this gemmbench version, with other parameters.
-
-    The hash in a row covers both, so it is computed again.
-    """
+    """Whether two rows used today's kernel source, with other parameters: their hashes are made again."""
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
     try:
@@ -335,12 +303,11 @@ class ComparedRow:
 
     @property
     def lost(self) -> bool:
-        """Whether the baseline has a time that was compared with nothing, or with a prediction alone."""
+        """Whether the baseline has a time that was compared with nothing, or with a prediction."""
         return self.verdict in LOST or (self.is_possibly_slower and self.ratio is None)
 
     @property
     def is_possibly_slower(self) -> bool:
-        """Whether both ratios are above the threshold, but the row does not fail."""
         is_above = self.ratio is not None and self.ratio.smaller > 1 + self.threshold
         return self.verdict == "possibly slower" or (self.verdict == "differs" and is_above)
 
@@ -359,7 +326,7 @@ class ComparedRow:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """New runs compared with baseline runs, a line for each row."""
+    """New runs compared with baseline runs, a line for each row, with their table."""
 
     bases: tuple[Run, ...]
     news: tuple[Run, ...]
@@ -387,7 +354,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """The number of lines with a ratio or "broken"; 0 for the host's alone, if a device's is lost."""
+        """How many lines have a ratio or are broken; 0 for the host's alone, if a device's is lost."""
         stated = [line for line in self.lines if line.ratio is not None or line.verdict == "broken"]
         hosts = all(line.key[1] == HOST for line in stated)
         return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
@@ -396,6 +363,29 @@ class Comparison:
     def lost(self) -> int:
         return sum(line.lost for line in self.lines)
 
+    @property
+    def device_pairs(self) -> list[tuple[int, int]]:
+        """Positions of different devices in the first baseline and new run, with --across device."""
+        base, new = self.bases[0].header, self.news[0].header
+        positions = device_map(base, new) if "device" in self.rules.across else ()
+        return [
+            (old, at)
+            for at, old in enumerate(positions)
+            if old < len(base.devices)
+            and device_difference(base.devices[old], new.devices[at], frozenset({"driver"}))
+        ]
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench compare``."""
+        stdout().print(stack(comparison_sheets(self, verbose)))
+
+    def __repr__(self) -> str:
+        return f"<gemmbench.Comparison: {conclusion(self)}>"
+
+    def _repr_html_(self) -> str:
+        """The table of `show`, for a notebook."""
+        return html(comparison_sheets(self))
+
 
 def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = None) -> Comparison:
     """Pair the rows of baseline runs and new runs, and give each a verdict."""
@@ -403,7 +393,7 @@ def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = Non
 
 
 def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
-    """Pair the rows of baseline and new runs by key and judge each alone, without the rule of `concluded`."""
+    """Pair the rows of baseline and new runs by key and judge each alone."""
     baseline = BaselineSet(tuple(bases), rules)
     replicates = baseline.replicates_of(news)
     left_out: Counter[str] = Counter()
@@ -442,25 +432,34 @@ def concluded(comparison: Comparison) -> Comparison:
 
     If the median of all ratios exceeds 1.5 (or the general threshold), every row above it is "slower".
     """
-    rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
-    if rules.interleaved:
-        return replace(comparison, lines=_with_resource_verdicts(rules, lines))
+    rules = comparison.rules
+    comparison = comparison if rules.interleaved else _with_rule_of_run(comparison)
+    if "resources" not in rules.fail_on:
+        return comparison
+    lines = tuple(
+        replace(line, verdict="resources changed", reason=line.resources)
+        if line.resources and not line.fails
+        else line
+        for line in comparison.lines
+    )
+    return replace(comparison, lines=lines)
+
+
+def _with_rule_of_run(comparison: Comparison) -> Comparison:
+    lines, remarks = comparison.lines, comparison.remarks
     ratios = [_counted_ratio(line) for line in lines if line.ratio]
-    limit = max(RUN_LIMIT, 1 + (rules.default or 0))
+    limit = max(RUN_LIMIT, 1 + (comparison.rules.default or 0))
     if ratios and median(ratios) > limit:
         lines = tuple(
             replace(line, verdict="slower", reason="") if _counted_ratio(line) > limit else line
             for line in lines
         )
-        remarks = (
-            f"At least half of the rows take over {limit:g} times as long: the run is slower.",
-            *remarks,
-        )
+        sentence = f"At least half of the rows take over {limit:g} times as long: the run is slower."
+        remarks = (sentence, *remarks)
     unfit = why_unfit([line.spread for line in lines if line.ratio and line.runs[0] > 1])
     is_judged = {line.verdict for line in lines if line.ratio} != {ELSEWHERE}
     if is_judged and max((line.runs[0] for line in lines), default=0) == 1:
         unfit = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
-    lines = _with_resource_verdicts(rules, lines)
     return replace(comparison, lines=lines, remarks=(*remarks, unfit) if unfit else remarks)
 
 
@@ -470,7 +469,7 @@ def _counted_ratio(line: ComparedRow) -> float:
 
 
 def why_unfit(spreads: Sequence[float]) -> str:
-    """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or ""."""
+    """Why stored times show nothing on a machine whose unchanged runs differ so much, or ""."""
     typical = median(spreads or [0.0])
     if typical <= ROW_LIMIT - 1:
         return ""
@@ -511,7 +510,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 
 
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
-    """The line of a row that was ok and did not run now: "missing", or judged by its predicted time."""
+    """The line of a row that did not run now: "missing", or judged by its predicted time."""
     row, rules = line.row, baseline.rules
     olds = baseline.comparable(line.key, now)
     costs = [before for each in olds if (before := cost(each.rows[line.key], "host"))]
@@ -531,7 +530,7 @@ def _limit(run: Run, row: Row) -> float:
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """Add changed registers, spills and local memory to a line, from the first ok row of `news`."""
+    """Add changed registers, spills and local memory to a line."""
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
     olds = baseline.with_result(line.key)
@@ -548,28 +547,19 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
 
 
 def _of_two_devices(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """The line without a judgement if its rows ran on different devices. Only a wrong result stays."""
+    """The line without a judgement if its rows ran on different devices, unless it is wrong."""
     key, rules = line.key, baseline.rules
     olds, latest = ([each for each in side if key in each.rows] for side in (baseline.replicates, news))
     if rules.interleaved or "device" not in rules.across or not (olds and latest):
         return line
     old, new = ((side[0].run, side[0].rows[key]) for side in (olds, latest))
-    if not is_other_device(old, new, rules.scope):
+    if all(kind != "device" for kind, _ in _differences(_facts(old, new, rules.scope), ())):
         return line
     if line.ratio:
         ratio = replace(line.ratio, low=math.nan, high=math.nan)
         return replace(line, verdict=ELSEWHERE, reason="", ratio=ratio, resources="")
     is_lost = line.verdict in FAILING and line.row.status != "wrong"
     return replace(line, verdict="missing") if is_lost or line.is_inconclusive else line
-
-
-def _with_resource_verdicts(rules: Rules, lines: Sequence[ComparedRow]) -> tuple[ComparedRow, ...]:
-    return tuple(
-        replace(line, verdict="resources changed", reason=line.resources)
-        if line.resources and "resources" in rules.fail_on and not line.fails
-        else line
-        for line in lines
-    )
 
 
 _RESOURCES = {
@@ -580,7 +570,7 @@ _RESOURCES = {
 
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
-    """Yield each change of registers, spilled bytes or local memory: ``name: 40 registers, not 32``."""
+    """Yield each change of registers, spills or local memory: ``name: 40 registers, not 32``."""
     olds, news = ({each.kernel: each for each in row.resources} for row in (before, now))
     for kernel in (kernel for kernel in news if kernel in olds):
         for name, unit in _RESOURCES.items():
@@ -617,17 +607,19 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     limit = QUIET_LIMIT if is_quiet else _limit(first.run, first.rows[key])
     doubts = disturbance(rows), doubt(rows)
     why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
-    return judge_times(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
+    return judge_times(
+        rules, line, ratio(median_cost(old), median_cost(new)), largest_spread(old), limit, *why
+    )
 
 
 def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
-    """A line with the median times of both sides in seconds, or None, and the number of replicates."""
+    """A line with the median times of both sides in seconds, and the number of replicates."""
     base_s, new_s = (median_cost(side).median * work(line.row) if side else None for side in (old, new))
     return replace(line, base_s=base_s, new_s=new_s, runs=(len(old), len(new)))
 
 
 def median_cost(costs: Sequence[Cost]) -> Cost:
-    """The medians over replicates of each field. An end of the interval is NaN if it is in any replicate."""
+    """The medians over replicates of each field; NaN where a replicate has NaN."""
     return Cost(*map(float, np.median([astuple(each) for each in costs], axis=0)))
 
 
@@ -637,7 +629,7 @@ def ratio(old: Cost, new: Cost) -> Ratio:
     return Ratio(medians.median, medians.low, medians.high, new.minimum / old.minimum)
 
 
-def spread(costs: Sequence[Cost]) -> float:
+def largest_spread(costs: Sequence[Cost]) -> float:
     """The largest difference between two replicates, as a fraction; 0 for one."""
     sides = [each.median for each in costs], [each.minimum for each in costs]
     return max(max(values) / min(values) for values in sides) - 1
@@ -732,7 +724,7 @@ def outcome(row: Row) -> str:
 
 
 def why_nothing(comparison: Comparison) -> str:
-    """That nothing could be compared, or only rows of the host, with the first two different reasons."""
+    """Why nothing could be compared, or only rows of the host."""
     lost = [line for line in comparison.lines if line.lost] or comparison.lines
     reasons = [line.reason or VERDICTS[line.verdict] for line in lost]
     reasons += [f"{counted(count, 'row')} {why}" for why, count in comparison.left_out.items()]

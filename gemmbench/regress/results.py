@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from statistics import geometric_mean
+from typing import TYPE_CHECKING
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import MATH, Problem, Row, exported
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
-from gemmbench.regress import compare as verdicts
-from gemmbench.regress.compare import ELSEWHERE, FAILING, LOST, VERDICTS, ComparedRow, Comparison, RowVerdict
 from gemmbench.report.notes import marked, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
 from gemmbench.stats.claims import best_of_shapes, faster_device
 from gemmbench.stats.rates import shown_samples, view_scope
+from gemmbench.suite.options.comparing import ELSEWHERE, FAILING, LOST, VERDICTS, RowVerdict
+
+if TYPE_CHECKING:
+    from gemmbench.regress.compare import ComparedRow, Comparison
 
 _STYLES: dict[RowVerdict, str] = {
     **dict.fromkeys(FAILING, "bold red"),
@@ -42,18 +45,15 @@ _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def to_markdown(comparison: Comparison, every: bool = False) -> str:
+def comparison_markdown(comparison: Comparison, every: bool = False) -> str:
     """A comparison in markdown for the summary of a CI job, with the conclusion first."""
-    *tables, last = sheets(comparison, every)
+    *tables, last = comparison_sheets(comparison, every)
     rest = replace(last, notes=last.notes[1:])
     return f"### gemmbench: {conclusion(comparison)}\n\n{markdown([*tables, rest])}"
 
 
-def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
-    """A table of the changed rows for each device, then a sheet of notes: the conclusion and remarks.
-
-    With `every`, the tables have all rows with a ratio, and all remarks appear.
-    """
+def comparison_sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
+    """A table of the changed rows (`every`: of all) for each device, then conclusion and remarks."""
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     devices = devices if comparison.compared or every else []
@@ -64,20 +64,13 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
         remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
     last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))
     tables = (_sheet(comparison, groups[device], every) for device in devices)
-    return [*_pairs(comparison), *(table for table in tables if table.rows or table.notes), last]
-
-
-def _pairs(comparison: Comparison) -> Iterator[Sheet]:
-    base, new = comparison.bases[0], comparison.news[0]
-    positions = verdicts.device_map(base.header, new.header) if "device" in comparison.rules.across else ()
-    for at, old in enumerate(positions):
-        both = *base.header.devices[old : old + 1], new.header.devices[at]
-        if len(both) == 2 and verdicts.device_difference(*both, {"driver"}):
-            yield from two_devices((base, old), (new, at), comparison.rules.scope)
+    (base, new), scope = (comparison.bases[0], comparison.news[0]), comparison.rules.scope
+    pairs = (s for old, at in comparison.device_pairs for s in two_devices((base, old), (new, at), scope))
+    return [*pairs, *(table for table in tables if table.rows or table.notes), last]
 
 
 def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = None) -> Iterator[Sheet]:
-    """Yield a table of the shapes that two devices, as run and position, ran, with the ratio."""
+    """A table of the shapes that two devices, as run and position, ran, with the ratio."""
     sides, scope = (old, new), scope or view_scope(old[0], new[0])
     best = [best_of_shapes(run.rows, run, device, scope) for run, device in sides]
     shared = [key for key in best[0] if key in best[1]]
@@ -126,7 +119,10 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         style = _STYLES[line.verdict]
         marks = ("~" if is_uncertain else "" for is_uncertain in line.uncertain)
         times = zip(marks, (line.base_s, line.new_s), strict=True)
-        yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
+        yield from (
+            Cell(row_name(line.row, typed)),
+            *(Cell(mark + time_text(value)) for mark, value in times),
+        )
         yield Cell(_shown_change(line), style=style)
         yield from [Cell(interval(line), style=style)] if has_interval else []
         yield from [Cell(_words(line), style=style)] if has_results else []
@@ -178,7 +174,7 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
 
 
 def _summed_up(lines: Sequence[ComparedRow], are_more: bool, typed: bool) -> Iterator[str]:
-    """Sum up the rows that are not in a table: ``5 more rows within 10 %, the largest +2.2 % (tiled 64)``."""
+    """The rows that are not in a table: ``5 more rows within 10 %, the largest +2.2 % (tiled 64)``."""
     for verdict in SUMMED_UP:
         if alike := [line for line in lines if line.verdict == verdict]:
             rows = counted(len(alike), "more row" if are_more else "row")
@@ -193,7 +189,7 @@ def _words(line: ComparedRow) -> str:
 
 
 def _within(lines: Sequence[ComparedRow]) -> str:
-    """The thresholds of rows: ``within 10 %``, ``within 5 to 10 %``."""
+    """``within 10 %``, ``within 5 to 10 %``."""
     used = sorted({line.threshold for line in lines})
     limits = dict.fromkeys(rounded_percent(value) for value in (used[0], used[-1]))
     return f"within {' to '.join(limits)}".replace(" % to", " to")
@@ -209,7 +205,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _counted(lines: Sequence[ComparedRow]) -> str:
-    """The common verdict of rows, and the slowdown that would have been found if they are too uncertain."""
+    """The common verdict of rows, and the slowdown that would have been found."""
     if lines[0].verdict == "within":
         return _within(lines)
     smallest = [line.smallest_slowdown for line in lines]
@@ -218,7 +214,7 @@ def _counted(lines: Sequence[ComparedRow]) -> str:
 
 
 def _would_find(slowdown: float) -> str:
-    """What the interval of an unchanged row could show, rounded up: ``a slowdown of 23 % would be found``."""
+    """``a slowdown of 23 % would be found``"""
     if slowdown > _USELESS:
         return f"a slowdown of {rounded_percent(_USELESS)} would be missed"
     return f"a slowdown of {math.ceil(100 * slowdown)} % would be found"
@@ -258,7 +254,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
 
 
 def change(ratio: float) -> str:
-    """A ratio of times as a change: ``+10.2 %``, ``-62.3 %``, ``+1,380 %``; ``-`` from a million times on."""
+    """A ratio of times as a change: ``+10.2 %``, ``-62.3 %``, ``+1,380 %``; ``-`` from 1e6 on."""
     if not ratio < 1e6:
         return "-"
     percentage = 100 * (ratio - 1)
@@ -266,7 +262,7 @@ def change(ratio: float) -> str:
 
 
 def rounded_percent(fraction: float) -> str:
-    """A fraction as a percentage for a sentence, without a decimal 0: ``10 %``, ``12.1 %``."""
+    """A percentage for a sentence, without a decimal 0: ``10 %``, ``12.1 %``."""
     return units.percent(fraction).replace(".0 %", " %")
 
 
@@ -278,7 +274,7 @@ def interval(line: ComparedRow) -> str:
     return f"{low.removesuffix(' %')} to {high}"
 
 
-def time(value: float | None) -> str:
+def time_text(value: float | None) -> str:
     """A time for a table; "" for none."""
     return "" if value is None else units.seconds(value)
 
@@ -300,18 +296,18 @@ def row_name(row: Row, typed: bool = True) -> str:
 
 
 def describe_line(line: ComparedRow) -> str:
-    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
+    """``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
     smallest = line.smallest_slowdown
     changes = clean(line.resources) if line.verdict != "resources changed" else ""
     more = (clean(line.reason), _would_find(smallest) if smallest is not None else "", changes)
-    ends, times = interval(line), f"{time(line.base_s)} to {time(line.new_s)}"
+    ends, times = interval(line), f"{time_text(line.base_s)} to {time_text(line.new_s)}"
     shown = f"{_words(line)}: {_shown_change(line)}{f' ({ends})' if ends else ''}"
     return "; ".join(filter(None, (f"{shown}, {times}, threshold {units.percent(line.threshold)}", *more)))
 
 
-def to_json(comparison: Comparison) -> str:
+def comparison_json(comparison: Comparison) -> str:
     """A comparison as a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
     whole = {
         "bases": [run.path for run in comparison.bases],
@@ -357,10 +353,10 @@ def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) ->
     ]
 
 
-def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """GitHub workflow commands: errors for failing rows, warnings for uncertain and missing rows, a notice.
+def comparison_annotations(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+    """GitHub workflow commands: errors, warnings for uncertain and missing rows, a notice.
 
-    Possibly slower rows fail if `strict`, lost ones if `missing_fails`. GitHub shows ten of each level.
+    Possibly slower rows fail if `strict`, lost ones if `missing_fails`.
     """
     errors = _failing_lines(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if line not in errors]
@@ -387,10 +383,10 @@ def _command(level: str, title: str, message: str) -> str:
     return f"::{level} title={title}::{message}"
 
 
-def to_junit(
+def comparison_junit(
     comparison: Comparison, strict: bool = False, missing_fails: bool = False, command: str = "compare"
 ) -> str:
-    """A JUnit report as XML, with a test for each row. `strict` and `missing_fails` as for `to_github`."""
+    """A JUnit report as XML, with a test for each row. See `comparison_annotations`."""
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 

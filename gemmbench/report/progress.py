@@ -156,4 +156,6 @@ def _rate(row: Row, scope: str) -> str:
         return f"{units.gflops(moved.best)} GB/s"
     if (reached := rates.rate(row, scope)) is None:
         return ""
-    return units.rate(reached.median if row.kind == "gemm" else reached.best, rates.is_integer(row.dtype))
+    return units.rate_text(
+        reached.median if row.kind == "gemm" else reached.best, rates.is_integer(row.dtype)
+    )

@@ -240,7 +240,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     unit = "matrix unit" if facts.type == "cpu" else "tensor core"
     peaks = (
         f"{dtype} {f'{unit} peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
-        f"{units.rate(top.rate, rates.is_integer(dtype))}"
+        f"{units.rate_text(top.rate, rates.is_integer(dtype))}"
         for matrix in rates.units_used(run, device, dtype)
         if (top := rates.peak(run, device, dtype, matrix))
     )

@@ -15,8 +15,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Row, moment, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, scale
-from gemmbench.model.units import rate as rate_of
+from gemmbench.model.units import GIGA, rate_text, scale
 from gemmbench.stats import ceilings
 from gemmbench.stats.intervals import Interval, Summary, interleaved_ratio, summarize
 
@@ -131,7 +130,7 @@ def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
 def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> str:
     """Why a rate of the row is above the theoretical peak of the units that it ran on, or ""."""
     top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
-    return ceilings.why_above(flops_per_second, top, partial(rate_of, integer=is_integer(row.dtype)))
+    return ceilings.why_above(flops_per_second, top, partial(rate_text, integer=is_integer(row.dtype)))
 
 
 @dataclass(frozen=True)

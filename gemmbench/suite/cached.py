@@ -1,7 +1,7 @@
-"""What the user's cache folder keeps of every device: peaks and tuned presets.
+"""What the user's cache folder keeps of every device: peaks, control bursts and tuned presets.
 
-A file of rows for each device and driver, replaced as a whole. A row serves as long as what it was measured
-with is the same. Whatever is wrong with the folder costs a note, never a run.
+Each is a file of rows for each device and driver, replaced as a whole. A row serves as long as what it was
+measured with is the same. Whatever is wrong with the folder costs a note, never a run.
 """
 
 from __future__ import annotations
@@ -55,12 +55,10 @@ class _Cache(Generic[_T]):
     unwritten: ClassVar[str]  # "cannot cache peaks for the next run"
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Open nothing yet. A folder is for tests; by default it is the user's own."""
         self._folder = folder
         self.notes: list[str] = []
 
     def path(self, device: DeviceFacts) -> Path:
-        """The file of a device and driver, which need not exist; `NoHomeError` without a folder."""
         return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
     def _read(self, device: DeviceFacts) -> _File[_T] | None:
@@ -78,7 +76,6 @@ class _Cache(Generic[_T]):
         return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
-        """Replace the cached file of a device, creating its folder. If that fails: note, False."""
         chip = device.chip or getattr(self._read(device), "chip", "")
         file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, chip)
         path: Path | None = None
@@ -109,7 +106,7 @@ def subfolder(name: str) -> Path:
 
 
 def device_key(device: DeviceFacts) -> str:
-    """Sixteen hex digits of a device, its driver and, of a CPU, usable cores and the driver's variables."""
+    """Sixteen hex digits of a device and its driver; of a CPU also usable cores and variables."""
     position = device.pci or device.device_index
     words: tuple[object, ...] = (
         *(device.platform, device.name, device.version, device.driver, position, device.compute_units),
@@ -190,10 +187,7 @@ class Burst:
 
 
 class CachedBursts(_Cache[Burst]):
-    """The references of earlier runs, of CPU devices and of the host's BLAS.
-
-    Without them a run that was disturbed all the time would seem undisturbed.
-    """
+    """The references of earlier runs: a run that is always disturbed would seem undisturbed."""
 
     name = "bursts"
     kind = _File[Burst]
@@ -201,7 +195,6 @@ class CachedBursts(_Cache[Burst]):
     unwritten = "cannot keep the control bursts for the next run"
 
     def find(self, devices: Sequence[DeviceFacts]) -> dict[str, float]:
-        """The known references by `quiet.key`."""
         known: dict[str, list[float]] = {}
         for index, device in enumerate(devices):
             for row in self._since_boot(device):
@@ -209,7 +202,6 @@ class CachedBursts(_Cache[Burst]):
         return {key: quiet.known(each) for key, each in known.items()}
 
     def keep(self, run: Run) -> None:
-        """Keep the references of a run's own bursts."""
         found = quiet.references(run.rows, {})
         for index, device in enumerate(run.header.devices):
             own = {key: found[key] for key in (str(index), str(HOST)) if key in found}
@@ -255,7 +247,7 @@ class Preset:
 
     @property
     def purpose(self) -> tuple[str, str, str, bool]:
-        """What it replaces another preset for: a variant, a data type, a layout, whether in batches."""
+        """What another preset must have in common to be replaced by it."""
         layout = self.problems[0].ops if self.problems else ""
         return self.variant, self.dtype, layout, any(problem.count > 1 for problem in self.problems)
 
@@ -284,12 +276,10 @@ class TunedPresets(_Cache[Preset]):
         return None
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
-        """Keep a preset, which replaces an older one; False if it could not be written."""
         others = (other for other in self._rows(device) if other.purpose != preset.purpose)
         return self._write(device, (*others, preset))
 
     def forget(self, device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
-        """Delete and return the presets of a variant (None: of every one) and these types."""
         rows = self._rows(device)
         deleted = tuple(each for each in rows if variant in (None, each.variant) and each.dtype in dtypes)
         if deleted:
@@ -298,6 +288,6 @@ class TunedPresets(_Cache[Preset]):
 
 
 def source(variant: Variant) -> str:
-    """Hash of a variant's kernels, whatever its parameters, without what multiplies a narrow edge of C."""
+    """Hash of a variant's kernels, without parameters and what multiplies a narrow edge of C."""
     files = tuple(file for file in variant.files if not file.endswith(EDGE_FILE))
     return fingerprint(files, variant.compilation.flags)

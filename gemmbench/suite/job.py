@@ -18,7 +18,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from gemmbench import NothingMeasured, UsageError, __version__
-from gemmbench.measure.child import BUILD_OPTIONS, Maker, Worker
+from gemmbench.measure.child import BUILD_OPTIONS, Worker
 from gemmbench.model import run_file, units
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy, Skip
 from gemmbench.model.device import BUSY_CORES, HOST, DeviceFacts, HostFacts
@@ -51,8 +51,6 @@ _IGNORED = {
 class Front:
     """What the API and the command line bring to a job."""
 
-    make_machine: Maker
-    make_caching_machine: Callable[[str], object]  # it caches compiled programs in a folder
     draw: Callable[[Any, str | None, Path], None]  # a run or comparison, the kind of chart, the file
     report: Callable[..., None]  # runs, the file, and what `pages.Wanted` takes
     render: Callable[[Run, Any], RenderableType]  # a run as the options say
@@ -81,7 +79,6 @@ class Job:
         self.error: RunFileError | None = None  # a row could not be saved
 
     def option(self, name: str) -> Any:
-        """The value of an option; None if the command does not have it."""
         return getattr(self.options, name, None)
 
     @property
@@ -99,18 +96,21 @@ class Job:
         return Run(self.header, tuple(self.rows), str(self.path or ""))
 
     def prepare(self) -> None:
-        """Select devices and plan, with the `worker`. Raise `UsageError` if that is impossible."""
+        """Select devices and plan, with the `worker`. `UsageError` if that is impossible."""
         raise NotImplementedError  # a job that does not measure has none
 
     def describe_plan(self) -> None:
         """Print what --dry-run shows: cases and skipped rows by device, and the time that they take."""
         devices, policy = self.header.devices, self.header.policy
-        lines = by_key(
-            (step.device, step.label)
-            if isinstance(step, Case)
-            else (step.row.device, f"{row_label(step.row)}: {_why_not(step.row)}")
-            for step in self.plan
-        )
+
+        def line(step: Case | Skip) -> tuple[int, str]:
+            if isinstance(step, Case):
+                return step.device, step.label
+            row = step.row
+            why_not = "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
+            return row.device, f"{row_label(row)}: {why_not}"
+
+        lines = by_key(map(line, self.plan))
         for device, labels in lines.items():
             title = "Host" if device == HOST else devices[device].title
             stdout().print(Text("\n  ".join([title, *labels])))
@@ -122,7 +122,6 @@ class Job:
         stdout().print(Text(text))
 
     def open(self) -> None:
-        """Open the --save file: continue, replace or create it. Raise `RunFileError` if that fails."""
         if save := self.option("save"):
             if self.option("resume"):
                 self.file = RunFile.resume(save, self.header)
@@ -145,33 +144,29 @@ class Job:
         return ()
 
     def rendered(self) -> RenderableType:
-        """What the command prints on stdout."""
         return self.front.render(self.run, self.options)
 
     def draw(self, tell: Tell) -> None:
-        """Draw the chart of --plot."""
         if path := self.option("plot"):
             self.front.draw(self.run, self.chart, path)
             tell(f"Drew {path}.")
 
     def report(self) -> None:
-        """Write the page of --report."""
         self.front.report([self.run], self.options.report)
 
     def interruption(self) -> str:
-        """What an interrupted command has saved."""
         return f"{counted(len(self.rows), 'row')} saved in {self.path}{self.next_step}"
 
     def status(self, tell: Tell) -> int:
-        """The exit status of a complete run. Raise `NothingMeasured` if it has no result."""
+        """The exit status of a complete run. `NothingMeasured` if it has no result."""
         return 0
 
 
 def run_job(job: Job, front: Front) -> int:
     """Run a command from its plan to its output, and return the exit status.
 
-    Rows are saved as they come. After Ctrl-C the rows so far are shown, and the status is 130. Raise
-    `UsageError` if something cannot be used or written, `NothingMeasured` without a result.
+    Rows are saved as they come. After Ctrl-C the rows so far are shown, and the status is 130. `UsageError`
+    if something cannot be used or written, `NothingMeasured` without a result.
     """
     job.front = front
     if job.measures:
@@ -180,14 +175,14 @@ def run_job(job: Job, front: Front) -> int:
 
 
 def _measure(job: Job) -> None:
-    """Plan and measure, with progress and warnings on stderr; with --dry-run, print the plan instead."""
+    """Plan and measure, with progress and warnings on stderr; with --dry-run, print the plan."""
     quiet, remarks = bool(job.option("quiet")), job.option("remarks") or ()
-    with Worker(job.front.make_machine) as job.worker:
+    with Worker() as job.worker:
         job.prepare()
         if job.option("dry_run"):
             job.describe_plan()
             for remark in remarks:
-                say(remark, quiet)
+                print_message(remark, quiet)
             return
         _warn(job, quiet)
         try:
@@ -203,15 +198,14 @@ def _measure(job: Job) -> None:
             job.close()
     job.conclude()
     for note in (*remarks, *job.notes):
-        say(note, quiet)
+        print_message(note, quiet)
 
 
 def _finish(job: Job) -> int:
-    """Show, draw and report what a job has measured, and return its exit status."""
     quiet, front = bool(job.option("quiet")), job.front
 
     def tell(line: str) -> None:
-        say(line, quiet or front.show is None)
+        print_message(line, quiet or front.show is None)
 
     if job.rows and front.show:
         front.show(job.rendered())
@@ -219,7 +213,7 @@ def _finish(job: Job) -> int:
         raise UsageError(str(job.error))
     if not job.interrupted:
         for message in job.keep():
-            say(message, quiet)
+            print_message(message, quiet)
     if job.path and (job.tells_partial or not job.interrupted):
         tell(f"Saved {counted(len(job.rows), 'row')} in {job.path}{job.next_step}.")
     if job.rows:
@@ -228,26 +222,22 @@ def _finish(job: Job) -> int:
             job.report()
             tell(f"Wrote {report}.")
     if job.interrupted:
-        say(f"gemmbench: interrupted; {job.interruption()}", front.show is None)
+        print_message(f"gemmbench: interrupted; {job.interruption()}", front.show is None)
         return INTERRUPTED
-    return job.status(lambda line: say(line, front.show is None))
+    return job.status(lambda line: print_message(line, front.show is None))
 
 
 def _warn(job: Job, quiet: bool) -> None:
-    """Print warnings on stderr: failing drivers, ignored environment variables, and busy CPU cores."""
+    """Warn of failing drivers, ignored environment variables, and busy cores."""
     for problem in job.worker.failing:
-        say(f"{sentence(problem)}.", quiet)
+        print_message(f"{sentence(problem)}.", quiet)
     for name, reason in _IGNORED.items() if job.is_timed else ():
         if os.environ.get(name):
-            say(f"{name} is ignored: {reason}.", quiet)
+            print_message(f"{name} is ignored: {reason}.", quiet)
     host = job.header.host
     if job.is_timed and host.busy >= BUSY_CORES:
         cores = f"{host.busy:.1f} of {host.cores} cores"
-        say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
-
-
-def _why_not(row: Row) -> str:
-    return "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
+        print_message(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
 
 
 class Measurement(Job):
@@ -327,7 +317,7 @@ def header_of(
     view: str = "",
     scope: str = "",
 ) -> Header:
-    """The header of a run that starts now, in UTC, without local paths and output options."""
+    """The header of a run that starts now, without local paths and output options."""
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
@@ -354,8 +344,8 @@ def stderr() -> Console:
     return _Messages(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
 
 
-def say(sentence: str, quiet: bool = False) -> None:
-    """Print a line on stderr, unless `quiet`. A terminal's line is wrapped at spaces."""
+def print_message(sentence: str, quiet: bool = False) -> None:
+    """Print a line on stderr, unless `quiet`, wrapped on a terminal."""
     if not quiet:
         console = stderr()
         text = units.wrapped(sentence, console.width) if console.is_terminal else sentence
@@ -365,7 +355,7 @@ def say(sentence: str, quiet: bool = False) -> None:
 def write_output(path: Path, output: RenderableType, inputs: Sequence[Path] = ()) -> None:
     """Replace a file by text or plain tables in one step, so that no reader sees half of it.
 
-    Raise `UsageError` if it is one of the inputs or cannot be written.
+    `UsageError` if it is one of the inputs or cannot be written.
     """
     if not isinstance(output, str):
         console = stdout(plain=True)

@@ -1,4 +1,4 @@
-"""devices x variants x problems -> cases and rows that need no running. Pure: no device is touched."""
+"""devices x variants x problems -> cases, and rows that need no running. No device is touched."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Axes:
-    """The math modes and parameter values that a kernel is measured with: a row for each combination."""
+    """The math modes and parameter values of a kernel: a row for each combination."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
     def combinations(self, variant: Variant) -> list[dict[str, int]]:
-        """Every combination of the grid's values of a variant's own parameters."""
         own = {name: values for name, values in self.grid.items() if name in variant.parameters}
         return [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
 
@@ -62,8 +61,8 @@ def gemm_plan(
     """Plan every variant on every problem and device: cases to measure, or rows that say why not.
 
     Variants are interleaved, problem by problem. `overrides` replace values of the shipped preset; without
-    them, `tuned` ones do. Raise `ParameterError` if a parameter does not exist or fit, or alpha or beta is
-    out of range.
+    them, `tuned` ones do. `ParameterError` if a parameter does not exist or fit, or alpha or beta is out of
+    range.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
@@ -92,7 +91,6 @@ def gemm_plan(
 
 
 def _alternating_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
-    """Let the cases after the first alternate with it."""
     first, *others = steps
     if not isinstance(first, Case):
         return (first, *others)
@@ -108,10 +106,7 @@ def alternating_with(
     tuned: FindTuned,
     axes: Axes = Axes(),
 ) -> Plan:
-    """Let a plan's kernels alternate with `partner`; a case without it gets a note.
-
-    Raise `ParameterError` if the partner runs no problem on a device. `axes` has one math mode.
-    """
+    """Let a plan's kernels alternate with `partner`; `ParameterError` if that runs no problem."""
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
     cases = [step for step in plan if isinstance(step, Case) and step.device != HOST]
     problems = tuple(dict.fromkeys(case.problem for case in cases if case.problem))
@@ -206,7 +201,7 @@ def _plan_peaks(options: PeakOptions, devices: Sequence[DeviceFacts]) -> Plan:
 def _plan_kernels(
     options: GemmCommandOptions, devices: Sequence[DeviceFacts], dtype: str, tuned: FindTuned
 ) -> Plan:
-    """All kernels and shapes in one data type, as far as they suit the device or are named."""
+    """All kernels and shapes in one data type that suit the device or are named."""
     fixed = {name: values[0] for name, values in options.parameters.items() if len(values) == 1}
     grid = {name: values for name, values in options.parameters.items() if len(values) > 1}
     more = fixed, options.operands, tuned, Axes(options.maths, grid)
@@ -225,7 +220,7 @@ def _plan_kernels(
 
 
 def _plan_bounds(options: GemmCommandOptions, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
-    """The short peak measurements that kernels are compared with: multiply-adds, tensor cores if used."""
+    """The short peak measurements that kernels are compared with."""
     layouts = {replace(each, m=1, n=1, k=1, ld=None) for each in options.problems(dtype)}
     kernels = [laid_out(variant, layout) for layout in layouts for variant in options.variants]
     uses_tensor_cores = any(
@@ -247,7 +242,7 @@ def named_in(options: GemmCommandOptions, plan: Plan) -> tuple[str, ...]:
 
 
 def count_more(options: GemmCommandOptions, devices: Sequence[DeviceFacts], plan: Plan) -> int:
-    """The number of own kernels that could run but are not in the plan, with --kernel default."""
+    """How many own kernels could run but are not in the plan, with --kernel default."""
     if names.DEFAULT_GROUP not in names.split_names(options.kernels):
         return 0
     others = [BY_NAME[name] for name in LADDER if name not in measured_by(plan)]
@@ -262,10 +257,7 @@ def peak_plan(
     first: int = 0,
     reach: ProbeReach = "quick",
 ) -> Plan:
-    """Plan compute probes for every device, type and vector width; `first` is the first device's position.
-
-    `every` also has zero operands, and rows for probes that cannot run.
-    """
+    """Compute probes for every device, type and width; `every` also has zeros and what cannot run."""
     chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
     for index, device in enumerate(devices, first):
@@ -284,7 +276,7 @@ def peak_plan(
 
 
 def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
-    """The vector widths likely to hold a device's peak: scalar, its native width, and 16 on a CPU."""
+    """The vector widths likely to hold a device's peak: scalar, its native width, 16 on a CPU."""
     native = min(device.vector_widths.get(dtype, 1), max(WIDTHS))  # OpenCL C has vectors of 16 at most
     return tuple(sorted({1, *([native, 16] if device.type == "cpu" else [min(native, 4), 2])} - {0}))
 
@@ -333,7 +325,6 @@ def _gemm_case(
 
 
 def _conversion(variant: Variant, dtype: str) -> str:
-    """A note on who makes shorter numbers of the operands; "" if nobody does."""
     notes = {
         "rounded": f"{variant.name} rounds operands to {dtype}, to nearest",
         "cut": f"tensor cores truncate operands to {dtype}: up to twice the error of rounding",
@@ -372,11 +363,10 @@ def rebuild_plan(
     user_kernels: Mapping[str, Variant] = MappingProxyType({}),
     old_kernels: Mapping[str, Variant] = MappingProxyType({}),
 ) -> Plan:
-    """Return the cases that would measure rows of a saved run again on `devices`, in their order.
+    """The cases that would measure rows of a saved run again on `devices`, in their order.
 
     What this version cannot measure has a reason instead. Presets are today's. `positions` maps the saved
-    run's devices to `devices`; others are excluded. `kernels` is as of `Case.kernels`, `old_kernels` are old
-    versions of the user's.
+    run's devices to `devices`. `kernels` is as of `Case.kernels`, `old_kernels` are the user's old versions.
     """
     probes = {}  # every microbenchmark of a device, by the key of its row at position 0
     for position in set(positions.values()):
@@ -407,7 +397,6 @@ def rebuild_plan(
 
 
 def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Row) -> Case:
-    """Let a case alternate with an old version of its kernel, which keeps the row's parameters."""
     shared = {name: int(value) for name, value in row.parameters.items() if name in old.parameters}
     parameters = old.preset(device.family, shared, step.dtype, device)
     math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}

@@ -17,7 +17,7 @@ _HOST_COPIES = 3  # of A, B and C in host memory: those that are timed, those of
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why a device cannot run a variant with these parameters, or "". Free host memory does not count."""
+    """Why a device cannot run a variant with these parameters, or "", whatever host memory is free."""
     variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
@@ -43,13 +43,12 @@ def smaller_preset(
 def why_unsupported(
     device: DeviceFacts, variant: Variant, problem: Gemm, own: Mapping[str, int], given: Collection[str] = ()
 ) -> str:
-    """Why this device cannot run this variant at any size, or "". `given` are parameters of no preset."""
+    """Why a device cannot run a variant at any size, or "". `given` are parameters of no preset."""
     fixed = variant.fixes_group(given)
     return _lacks(device, variant, problem, own) or _exceeds(device, variant, problem, own, fixed)
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Which type, argument, extension or feature rules out a variant, or ""."""
     if problem.dtype not in variant.needs.dtypes:
         return f"{variant.name} supports only {', '.join(variant.needs.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
@@ -63,7 +62,6 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
 
 
 def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
-    """Which of alpha, beta, lda, ldb, ldc a kernel does not support, or ""."""
     layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
     wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
     wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}
@@ -97,7 +95,7 @@ def _exceeds(
 
 
 def why_too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Which limit of images, integers, indexes, buffers or device memory a problem exceeds, or ""."""
+    """Which limit of images, integers, indexes, buffers or memory a problem exceeds, or ""."""
     for image in variant.launches.images.values():
         sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
         for pixels, most, side in sides:

@@ -15,7 +15,7 @@ _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless ti
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """Return the devices that a selector names, in its order, none twice. `UsageError` if a term names none.
+    """The devices that a selector names, in its order, none twice. `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
 
@@ -45,7 +45,6 @@ def leaves_open(selector: str) -> bool:
 
 
 def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
-    """The sort key that orders devices from best to worst, see `select`."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = DEVICE_TYPES.index(device.type) if device.type in DEVICE_TYPES else len(DEVICE_TYPES)
@@ -81,14 +80,13 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
 
 
 def _plain(text: str) -> str:
-    """For comparing: lower case, without trademarks and spaces."""
     return "".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
 
 
 def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-    """The devices that a selector names, each open in the measuring process, and the host.
+    """The devices that a selector names, open in the measuring process, and the host.
 
-    If the selector leaves the choice open, broken ones are skipped. Otherwise raise `UsageError`.
+    If the selector leaves the choice open, broken ones are skipped; else `UsageError`.
     """
     every, host = every_device(worker)
     problems: dict[int, Problem] = {}
@@ -105,7 +103,7 @@ def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ..
 
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-    """The devices and the host; `UsageError` with the command that installs a driver."""
+    """The devices and the host; without any, `UsageError` with the command that installs a driver."""
     devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message(worker.problems))

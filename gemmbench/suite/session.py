@@ -49,10 +49,7 @@ def drive(events: Generator[Event, None, _T], listen: Listen) -> _T:
 
 
 class Control:
-    """Prepares control bursts, fixed work for all cores of a CPU, in each process that needs them.
-
-    `known_s` are those of earlier runs, see `Header.quiet_s`.
-    """
+    """Prepares control bursts in each process that needs them. `known_s`: see `Header.quiet_s`."""
 
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, known_s: quiet.References) -> None:
         self._devices, self._worker, self._known_s = devices, worker, known_s
@@ -154,7 +151,7 @@ class Steps:
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Raise `RunFileError` if the file holds a row of this plan from other sources or parameters."""
+        """`RunFileError` if the file holds a row of this plan from other sources or parameters."""
         rows = [step.row if isinstance(step, Skip) else step.row("ok") for step in plan]
         self._has_gemms = any(row.kind == "gemm" for row in rows)
         sources = {row.key: row.source for row in rows}
@@ -194,9 +191,7 @@ class Steps:
         yield self.finished(row, isinstance(step, Case))
         return row
 
-    def measure(
-        self, case: Case, worker: Worker, patience_s: float = 0.0
-    ) -> Generator[Event, None, Row]:  # fmt: skip
+    def measure(self, case: Case, worker: Worker, patience_s: float = 0.0) -> Generator[Event, None, Row]:
         """Measure a case, with control bursts on a CPU. Yield its stages, and return its row unsaved."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = replace(self.policy, patience_s=patience_s)
@@ -218,7 +213,6 @@ class Steps:
             self._timed[_kernel_key(row)].append((rates.gemm_of(row), times.median))
 
     def _largest_smaller(self, case: Case) -> tuple[Gemm, float] | None:
-        """The largest smaller problem that was measured with a case's kernel, and its seconds."""
         smaller = [each for each in self._timed[_kernel_key(case)] if each[0].flops < case.gemm.flops]
         return max(smaller, key=lambda each: (each[0].flops, -each[1]), default=None)
 
@@ -275,7 +269,6 @@ def _gemm_s(case: Case, product_s: float, policy: Policy) -> float:
 
 
 def _product_s(case: Case, devices: Sequence[DeviceFacts]) -> float:
-    """Guess the time of a case's product from a share of the upper bound."""
     cpus = [device for device in devices if device.type == "cpu"]
     device = devices[case.device] if case.device != HOST else next(iter(cpus), None)
     bound = upper_bound(device, case.dtype, case.ran_on == "matrix") if device else None

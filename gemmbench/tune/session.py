@@ -20,7 +20,8 @@ from rich.text import Text
 
 from gemmbench import NothingMeasured, UsageError
 from gemmbench.ladder.variant import Variant, laid_out
-from gemmbench.measure.child import Maker, Worker
+from gemmbench.measure.child import Worker
+from gemmbench.measure.machine import BUILD_CACHE
 from gemmbench.model import units
 from gemmbench.model.case import Case, Finished, Planned, Policy, Skip, Started, saved_problem
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -164,11 +165,11 @@ class Tuning(Job):
         if not count:
             return self.worker, lambda _: None
         folder = held.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        make: Maker = partial(self.front.make_caching_machine, folder)
+        make = partial(Worker, environment={BUILD_CACHE: folder})
         self.worker.stop()
         policy = Policy(time_limit_s=self.task.time_limit_s)
-        builders = held.enter_context(closing(Builders(partial(Worker, make), count, device, policy)))
-        return held.enter_context(Worker(make)), builders.want
+        builders = held.enter_context(closing(Builders(make, count, device, policy)))
+        return held.enter_context(make()), builders.want
 
 
 def select_one(worker: Worker, selector: str) -> tuple[DeviceFacts, HostFacts]:
@@ -367,7 +368,7 @@ class Tuner:
         rates = [rate for rate in self.rates if rate]
         words = [f"{len(self.rates)} tried"]
         words += [f"{len(self.rates) - len(rates)} failed"] if len(rates) < len(self.rates) else []
-        words += [f"best {units.rate(max(rates))}"] if rates else []
+        words += [f"best {units.rate_text(max(rates))}"] if rates else []
         shipped = self.rates[0] if self.rates else None
         words += [f"{units.number(max(rates) / shipped)} x shipped"] if shipped else []
         left_s = round(self.search_end - self.clock())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gemmbench import api, cli
+from gemmbench import cli
 from gemmbench.measure import child
 from tests import forked
 from tests.cli import fake_machine, recorded
@@ -26,10 +26,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 _DRIVER = """
 from gemmbench.__main__ import main
 import importlib, os
-from gemmbench import api
+from gemmbench.measure import machine
 from tests.cli import recorded
-machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
-api.make_machine = machine.make
+name = "tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine")
+machine.default = importlib.import_module(name).make
 recorded.install()
 main()
 """
@@ -38,7 +38,7 @@ main()
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
-    monkeypatch.setattr(api, "make_machine", fake_machine.make)
+    monkeypatch.setattr("gemmbench.measure.machine.default", fake_machine.make)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     monkeypatch.setattr(child, "subprocess", forked.STARTS)
     fakes = (f"FAKE_{name}" for name in ("DEVICES", "FAULTS", "GAINS", "LOG"))

@@ -168,10 +168,5 @@ def make() -> FakeMachine:
     return FakeMachine()
 
 
-def make_caching(folder: str) -> FakeMachine:
-    assert Path(folder).is_dir()
-    return FakeMachine()
-
-
 def make_nothing() -> FakeMachine:
     raise PermissionError(13, "permission denied", "/tmp/gemmbench")

@@ -28,7 +28,7 @@ from gemmbench.regress.check import AAReport, aa_sheets
 from gemmbench.regress.results import conclusion
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import html
-from gemmbench.suite.job import say
+from gemmbench.suite.job import print_message
 from gemmbench.suite.options import COUNT, Flag, Options, build, command_line, measuring, specs
 from gemmbench.suite.options.comparing import TuneOptions
 from gemmbench.suite.options.names import choose_params
@@ -375,7 +375,7 @@ def test_without_stderr_nothing_of_it_is_on_stdout(
     """As under pythonw, where print and rich would take stdout instead."""
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", None)
-        say("a note")
+        print_message("a note")
         gb.square(**QUICK, verbose=1)
     assert capsys.readouterr().out == ""
 

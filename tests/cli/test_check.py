@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gemmbench import api, cli
+from gemmbench import cli
 from gemmbench.cli import EXIT_USAGE, EXIT_WRONG
 from gemmbench.measure import child
 from gemmbench.model.instrument import PROTOCOL
@@ -52,7 +52,7 @@ def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(api, "make_machine", slow_machine.make)
+    monkeypatch.setattr("gemmbench.measure.machine.default", slow_machine.make)
     monkeypatch.setattr(child, "CONDUCTORS", recorded.CONDUCTORS)
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
     monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(folder / "count"))
@@ -251,9 +251,9 @@ def test_a_base_without_a_row_that_worked(call: Call) -> None:
 
 _DRIVER = """
 from gemmbench import cli
-from gemmbench import api
+from gemmbench.measure import machine
 from tests.cli import recorded, slow_machine
-api.make_machine = slow_machine.make
+machine.default = slow_machine.make
 recorded.install()
 cli.main()
 """

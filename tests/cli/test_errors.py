@@ -219,7 +219,7 @@ def test_a_device_that_does_not_open_is_named_and_another_is_measured(
 
 
 def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "make_machine", fake_machine.make_nothing)
+    monkeypatch.setattr("gemmbench.measure.machine.default", fake_machine.make_nothing)
     result = call("devices")
     assert result.stderr.count("\n") == 1
     assert "PermissionError: [Errno 13] permission denied: '/tmp/gemmbench'" in result.stderr

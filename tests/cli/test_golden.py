@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from gemmbench import api
 from gemmbench.model.run_file import load
 from tests import drawn
 from tests.cli import slow_machine
@@ -186,7 +185,7 @@ SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-
 @pytest.fixture
 def slow(saved_runs: None, monkeypatch: pytest.MonkeyPatch, call: Call) -> None:
     """A machine with 1 % of noise, a base in once.jsonl, and aa.jsonl with five repetitions of it."""
-    monkeypatch.setattr(api, "make_machine", slow_machine.make)
+    monkeypatch.setattr("gemmbench.measure.machine.default", slow_machine.make)
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
     monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(Path("count").resolve()))
     call(*SWEEP, "--save", "once.jsonl")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import api
 from gemmbench.model.run_file import load
 from gemmbench.probes import PROBES
 from gemmbench.probes.memory import BY_NAME, FAMILIES
@@ -21,7 +20,7 @@ SQUARE = ("square", "--sizes", "8", "--kernel", "naive", "--baseline", "none", "
 
 @pytest.fixture
 def sourced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "make_machine", fake_machine.Sourced)
+    monkeypatch.setattr("gemmbench.measure.machine.default", fake_machine.Sourced)
 
 
 def test_a_resumed_peak_is_not_kept_as_todays(call: Call, sourced: None, tmp_path: Path) -> None:

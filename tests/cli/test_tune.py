@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 
 import gemmbench as gb
-from gemmbench import api
 from gemmbench.model.run_file import load
 from gemmbench.model.units import counted
 from gemmbench.suite.cached import NoHomeError
 from gemmbench.tune.result import result
-from tests.cli import fake_machine
 from tests.cli.conftest import Call, Start
 from tests.cli.test_faults import is_alive, wait_for
 
@@ -217,7 +215,6 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
     log = tmp_path / "log"
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu")
     monkeypatch.setenv("GEMMBENCH_FAKE_LOG", str(log))
-    monkeypatch.setattr(api, "make_caching_machine", fake_machine.make_caching)
     done = call(*TUNE, "--builders", "2", "--budget", "5", "--cache", str(tmp_path / "t.jsonl"))
     assert done.exit_code == 0, done.stderr
     assert "built" in log.read_text()

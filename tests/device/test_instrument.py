@@ -64,7 +64,7 @@ def test_sampling_ahead_alone_and_interleaved_leaves_the_right_answer(device: De
     assert first.verify("before").check.verdict == "ok"
     assert len(alone(first, "device", QUICK, QUICK.budget_s).batches) >= 4
     pairs = in_turn(first, second, "device", QUICK, QUICK.budget_s)
-    assert len(pairs.first.batches) == len(pairs.second.batches) >= 3
+    assert len(pairs[0].batches) == len(pairs[1].batches) >= 3
     assert len(alone(first, "host", QUICK, QUICK.budget_s).batches) >= 3
     for handle in (first, second):
         assert handle.verify("before").check.verdict == "ok"

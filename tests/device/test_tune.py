@@ -56,8 +56,8 @@ def test_builders_survive_what_they_are_given_and_end_at_once(device: DeviceFact
     good = rules.case(device, TILED, PROBLEM, {"TS": 8})
     assert isinstance(good, Case)
     broken = replace(good, variant="no such variant", source="1")
-    make = partial(machine.caching, str(tmp_path))
-    with closing(Builders(partial(Worker, make), 1, device, Policy(time_limit_s=60))) as builders:
+    make = partial(Worker, environment={machine.BUILD_CACHE: str(tmp_path)})
+    with closing(Builders(make, 1, device, Policy(time_limit_s=60))) as builders:
         builders.want([broken, good])
         time.sleep(0.5)  # in the middle of something
     assert not any(thread.is_alive() for thread in builders.threads)
@@ -86,6 +86,6 @@ def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(
         pytest.skip("the driver keeps no cache")
     case = rules.case(device, TILED, PROBLEM, {"TS": 8})
     assert isinstance(case, Case)
-    with Worker(partial(machine.caching, str(tmp_path))) as worker:
+    with Worker(environment={machine.BUILD_CACHE: str(tmp_path)}) as worker:
         assert worker.inspect(case, device, Policy()).status == "ok"
     assert any(path.is_file() for path in tmp_path.rglob("*"))

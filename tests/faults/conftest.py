@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from gemmbench import api
 from tests.cli.conftest import call, machine  # noqa: F401  fixtures
 from tests.faults import machine as fault_machine
 from tests.faults import process
@@ -23,7 +22,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 @pytest.fixture(autouse=True)
 def faulty(machine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:  # noqa: F811
     """In-process calls have the same machine as processes, and this folder."""
-    monkeypatch.setattr(api, "make_machine", fault_machine.make)
+    monkeypatch.setattr("gemmbench.measure.machine.default", fault_machine.make)
     monkeypatch.chdir(tmp_path)
     for name in ("GEMMBENCH_FAKE_PAUSE", "GEMMBENCH_FAKE_LOCALE", "GEMMBENCH_FAKE_NAME"):
         monkeypatch.delenv(name, raising=False)

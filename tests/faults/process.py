@@ -20,11 +20,11 @@ LIMIT_S = 300  # a machine that is busy with other things is slow, not wrong
 
 _DRIVER = """
 from gemmbench import cli
-from gemmbench import api
+from gemmbench.measure import machine
 from tests.cli import recorded
-from tests.faults import machine
-machine.prepare()
-api.make_machine = machine.{make}
+from tests.faults import machine as faulty
+faulty.prepare()
+machine.default = faulty.{make}
 if "{make}" == "make":
     recorded.install()
 cli.main()

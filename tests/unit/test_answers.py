@@ -316,9 +316,9 @@ def test_another_order_of_summation_is_right_and_a_wrong_element_is_not(
     assert answers.verified(bench, "before").check.verdict == "ok"
     other = rounding.product(bench.timed, bench.own.a, bench.own.b, bench.own.c, "float", "lanes")
     assert not np.array_equal(other, answers.verified_result)
-    assert answers.check_batch(other).verdict == "ok"
+    assert answers.check_repeated(other, "in a batch: ").verdict == "ok"
     other[3, 5] += 0.01
-    check = answers.check_batch(other)
+    check = answers.check_repeated(other, "in a batch: ")
     assert check.verdict == "wrong"
     assert check.reasons[0].startswith("in a batch: C[3][5] is ")
 

@@ -155,9 +155,12 @@ def test_a_fault_in_any_problem_is_found(
     fault: Callable[[HostArray, HostArray], None] | None, dtype: str
 ) -> None:
     exact = exact_operands(Gemm(40, 33, 65, dtype, beta=1.0, batch=120))
-    c = encode(exact_product(exact.problem, exact.a, exact.b, exact.c), exact.problem.result)
+    c = encode(
+        exact_product(exact.problem, exact.operands.a, exact.operands.b, exact.operands.c),
+        exact.problem.result,
+    )
     if fault:
-        fault(as_stack(c, 120), as_stack(exact.c, 120))
+        fault(as_stack(c, 120), as_stack(exact.operands.c, 120))
     assert exact.error(c).startswith("in problem ") == bool(fault)
 
 

@@ -117,7 +117,7 @@ def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("COLUMNS", str(width))
     terminal = Terminal(True)
     monkeypatch.setattr("sys.stderr", terminal)
-    job.say(SENTENCE)
+    job.print_message(SENTENCE)
     said = terminal.getvalue()
     with pytest.raises(SystemExit):
         main(["show", LONG_PATH])
@@ -129,7 +129,7 @@ def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_message_in_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    job.say(SENTENCE)
+    job.print_message(SENTENCE)
     assert capsys.readouterr().err == f"{SENTENCE}\n"
 
 

@@ -99,7 +99,7 @@ def test_no_format_claims_what_an_interval_contradicts(drawn: tuple[Comparison, 
     for name, words in claims(found):
         assert allows(intervals[int(name.split()[-1])], words, threshold), (name, words)
 
-    rows = json.loads(results.to_json(found))["rows"]
+    rows = json.loads(results.comparison_json(found))["rows"]
     for row in rows:
         interval = intervals[row["m"]]
         assert row["ratio"] == pytest.approx(interval.median)
@@ -123,24 +123,26 @@ def test_no_format_claims_what_an_interval_contradicts(drawn: tuple[Comparison, 
 
 def claims(found: Comparison) -> Iterator[tuple[str, str]]:
     """What every format says of rows: a row's name, and the words."""
-    for row in json.loads(results.to_json(found))["rows"]:
+    for row in json.loads(results.comparison_json(found))["rows"]:
         words = row["verdict"]
         yield (
             f"tiled {row['m']}",
             f"within {results.rounded_percent(row['threshold'])}" if words == "within" else words,
         )
-    (suite,) = xml.etree.ElementTree.fromstring(results.to_junit(found))
+    (suite,) = xml.etree.ElementTree.fromstring(results.comparison_junit(found))
     for case in suite.iter("testcase"):
         failure, skipped = case.find("failure"), case.find("skipped")
         outcome = next(each for each in (failure, skipped, case.find("system-out")) if each is not None)
         yield case.attrib["name"], (outcome.attrib.get("message") or outcome.text or "").split(":")[0]
         assert failure is None or outcome.attrib["type"] == "slower"
-    for line in results.to_github(found).splitlines():
+    for line in results.comparison_annotations(found).splitlines():
         if words := re.match(r"::(error|warning) title=gemmbench%3A (tiled float \d+)::([a-z ]+)", line):
             yield words[2], words[3]
     for every in (False, True):
-        shown = text(stack(results.sheets(found, every)), 200)
-        for line in shown.splitlines() + results.to_markdown(found, every).replace("|", " ").splitlines():
+        shown = text(stack(results.comparison_sheets(found, every)), 200)
+        for line in (
+            shown.splitlines() + results.comparison_markdown(found, every).replace("|", " ").splitlines()
+        ):
             if words := re.match(f" *(tiled [0-9]+) .* ({WORDS})", line):
                 yield words[1], words[2]
             if words := re.search(f"(?:rows?) ({WORDS})[^(]*.*the largest .*\\((tiled [0-9]+)\\)", line):

@@ -17,10 +17,10 @@ from gemmbench.model.row import Check, Partner
 from gemmbench.model.run_file import Run
 from gemmbench.regress import results as pages
 from gemmbench.regress.check import aa_json, aa_report, aa_sheets
-from gemmbench.regress.compare import VERDICTS, Comparison, compare
-from gemmbench.regress.results import to_junit
+from gemmbench.regress.compare import Comparison, compare
+from gemmbench.regress.results import comparison_junit
 from gemmbench.report.table import stack
-from gemmbench.suite.options.comparing import Rules
+from gemmbench.suite.options.comparing import VERDICTS, Rules
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 from tests.unit.test_compare import changed, m, status
@@ -58,8 +58,11 @@ CASES: dict[str, Callable[[], Comparison]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_golden(name: str, golden: Golden) -> None:
-    table, markdown = (text(stack(pages.sheets(CASES[name]()))), pages.to_markdown(CASES[name]()))
-    shown = pages.to_github(CASES[name]())
+    table, markdown = (
+        text(stack(pages.comparison_sheets(CASES[name]()))),
+        pages.comparison_markdown(CASES[name]()),
+    )
+    shown = pages.comparison_annotations(CASES[name]())
     golden(f"{name}.txt", f"{table}\n{markdown}\n{shown}")
     assert all(
         line.startswith(("::error title=", "::warning title=", "::notice title="))
@@ -70,20 +73,20 @@ def test_golden(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
-    assert max(map(len, text(stack(pages.sheets(CASES[name]())), width).splitlines())) <= width
+    assert max(map(len, text(stack(pages.comparison_sheets(CASES[name]())), width).splitlines())) <= width
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_json(name: str) -> None:
     found = CASES[name]()
-    data = json.loads(pages.to_json(found), parse_constant=pytest.fail)
+    data = json.loads(pages.comparison_json(found), parse_constant=pytest.fail)
     assert len(data["rows"]) == len(found.lines)
     assert data["verdicts"] == {verdict: found.counts[verdict] for verdict in VERDICTS}
     assert {row["verdict"] for row in data["rows"]} <= VERDICTS.keys()
 
 
 def test_json_of_a_row() -> None:
-    rows = json.loads(pages.to_json(good()))["rows"]
+    rows = json.loads(pages.comparison_json(good()))["rows"]
     mine = next(row for row in rows if (row["variant"], row["m"]) == ("tiled", 512))
     assert mine["verdict"] == "slower"
     assert (mine["low"], mine["high"]) == (None, None)  # unknown: there is one baseline
@@ -93,7 +96,7 @@ def test_json_of_a_row() -> None:
 
 
 def suite(comparison: Comparison, **options: Any) -> xml.etree.ElementTree.Element:
-    (found,) = xml.etree.ElementTree.fromstring(to_junit(comparison, **options))
+    (found,) = xml.etree.ElementTree.fromstring(comparison_junit(comparison, **options))
     return found
 
 
@@ -139,16 +142,16 @@ def test_junit_has_no_letter_that_xml_lacks() -> None:
 
 def test_annotations_are_errors_where_they_fail() -> None:
     found = troubled()
-    plain = pages.to_github(found).splitlines()
+    plain = pages.comparison_annotations(found).splitlines()
     assert sum(line.startswith("::error") for line in plain) == found.counts["broken"]
-    strict = pages.to_github(found, strict=True, missing_fails=True).splitlines()
+    strict = pages.comparison_annotations(found, strict=True, missing_fails=True).splitlines()
     assert sum(line.startswith("::error") for line in strict) > found.counts["broken"]
     assert sum(line.startswith("::error") for line in strict) <= 10  # GitHub shows no more
     assert any(line.startswith("::error title=gemmbench::and ") for line in strict)
 
 
 def test_annotations_are_escaped() -> None:
-    line = pages.to_github(CASES["compare-hostile"]()).splitlines()[0]
+    line = pages.comparison_annotations(CASES["compare-hostile"]()).splitlines()[0]
     assert (
         pages._command("error", "a:b,c%\n", "x:y,z%\r\n") == "::error title=a%3Ab%2Cc%25%0A::x:y,z%25%0D%0A"
     )
@@ -157,7 +160,10 @@ def test_annotations_are_escaped() -> None:
 
 def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
     found = good()
-    short, whole = (text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True))))
+    short, whole = (
+        text(stack(pages.comparison_sheets(found))),
+        text(stack(pages.comparison_sheets(found, every=True))),
+    )
     within = found.counts["within"]
     # numpy has a table of its own
     assert f"{within - 6} more rows within 10 %, the largest +" in short
@@ -181,10 +187,10 @@ def test_every_format_has_the_interval_and_the_smallest_change_that_would_be_fou
     assert line.verdict == "cannot tell"
     interval = pages.interval(line)
     assert re.fullmatch(r"-\d\d\.\d to \+\d\d\.\d %", interval)
-    (row,) = json.loads(pages.to_json(found))["rows"]
+    (row,) = json.loads(pages.comparison_json(found))["rows"]
     assert row["low"] < 0.95 < 1.05 < row["high"]
     last = f"1 cannot tell (a slowdown of {math.ceil(100 * row['smallest_slowdown'])} % would be found)."
-    table, markdown = text(stack(pages.sheets(found))), pages.to_markdown(found)
+    table, markdown = text(stack(pages.comparison_sheets(found))), pages.comparison_markdown(found)
     assert f"{interval}  cannot tell" in table
     assert last in table.splitlines()
     assert f"| {interval} | cannot tell |" in markdown
@@ -192,10 +198,13 @@ def test_every_format_has_the_interval_and_the_smallest_change_that_would_be_fou
     assert markdown.count("would be found") == 1
     (case,) = suite(found, strict=True).iter("testcase")
     (skipped,) = case
-    for said in (skipped.attrib["message"], pages.to_github(found, strict=True).replace("%25", "%")):
+    for said in (
+        skipped.attrib["message"],
+        pages.comparison_annotations(found, strict=True).replace("%25", "%"),
+    ):
         assert f"({interval})" in said
         assert "% would be found" in said
-    assert pages.to_github(found, strict=True).startswith("::warning ")
+    assert pages.comparison_annotations(found, strict=True).startswith("::warning ")
 
 
 def test_a_row_that_shows_nothing_has_no_smallest_change() -> None:
@@ -206,7 +215,10 @@ def test_at_most_three_remarks_are_shown() -> None:
     new = again(2)
     rows = [replace(row, status="skipped", reason=f"{row.dtype} {row.key}", samples={}) for row in new.rows]
     found = compare([again(1)], [replace(new, rows=tuple(rows))])
-    short, whole = (text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True))))
+    short, whole = (
+        text(stack(pages.comparison_sheets(found))),
+        text(stack(pages.comparison_sheets(found, every=True))),
+    )
     after = short.split(pages.conclusion(found))[1]
     assert after.count("more remarks: -v shows them.") == 1
     assert len([line for line in after.splitlines() if line and not line.startswith(" ")]) == 3
@@ -217,7 +229,7 @@ def test_at_most_three_remarks_are_shown() -> None:
 def test_what_several_rows_have_in_common_is_said_once() -> None:
     old, new = again(1), again(2)
     found = compare([old], [replace(new, rows=tuple(row for row in new.rows if row.variant == "tiled"))])
-    short = text(stack(pages.sheets(found)))
+    short = text(stack(pages.comparison_sheets(found)))
     assert f"missing: {found.counts['missing']} rows: not in the new run" in short
 
 
@@ -301,7 +313,7 @@ def test_another_device_is_never_a_regression(factor: float) -> None:
     assert (made.ok, made.is_inconclusive, made.remarks) == (True, False, ())
     assert made.counts == {"on another device": len(base.rows) - 1, "missing": 1, "new": 1}
     assert made.lines[0].ratio is not None
-    shown = text(stack(pages.sheets(made)))
+    shown = text(stack(pages.comparison_sheets(made)))
     count = sum(row.device >= 0 for row in base.rows) - 1
     (mean,) = re.findall(rf"On another device, {count} rows: geometric mean (.*) x as fast", shown)
     assert float(mean) == pytest.approx(1 / factor, rel=0.02)

@@ -28,7 +28,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.row import Check, Partner, Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.regress.compare import compare
-from gemmbench.regress.results import to_json
+from gemmbench.regress.results import comparison_json
 from gemmbench.stats import rates
 from tests import fake_runs as fake
 from tests.compare_runs import slowed
@@ -389,7 +389,7 @@ def test_no_two_keys_of_json_differ_in_case_only() -> None:
     """In any row: DuckDB reads the same object of all rows as one struct, whose names ignore case."""
     runs = [load(ROOT / f"plots/{name}.jsonl") for name in ("h200-peak", "h200-square", "cpu-intel-square")]
     found = keys([json.loads(text(run, "json")) for run in runs])
-    found |= keys([json.loads(to_json(compare([run], [run]))) for run in runs[:1]])
+    found |= keys([json.loads(comparison_json(compare([run], [run]))) for run in runs[:1]])
     found |= {(".parameters", name) for variant in BY_NAME.values() for name in variant.parameters}
     assert Counter((at, name.casefold()) for at, name in found).most_common(1)[0][1] == 1
     renamed = {(".parameters", "vector_width"), (".choice", "vector_width"), (".choice", "work_groups")}

@@ -24,7 +24,7 @@ def fresh() -> None:
 
 def product(exact: Exact) -> HostArray:
     """C as a right kernel leaves it."""
-    right = exact_product(exact.problem, exact.a, exact.b, exact.c)
+    right = exact_product(exact.problem, exact.operands.a, exact.operands.b, exact.operands.c)
     stored = encode(right, exact.problem.result)
     assert (decode(stored, exact.problem.result) == right).all(), "C does not hold the result exactly"
     return stored
@@ -85,8 +85,8 @@ def test_partial_sums_stay_below_the_limit(dtype: str, sums: str, k: int) -> Non
     exact = exact_operands(Gemm(4, 4, k, dtype, beta=1.0), sums)
     kind, result = DTYPES[dtype], exact.problem.result
     limit = exact_limit(exact.problem, sums)
-    a, b = (np.asarray(decode(matrix, kind), np.float64) for matrix in (exact.a, exact.b))
-    c = np.abs(np.asarray(decode(exact.c, result), np.float64)).max()
+    a, b = (np.asarray(decode(matrix, kind), np.float64) for matrix in (exact.operands.a, exact.operands.b))
+    c = np.abs(np.asarray(decode(exact.operands.c, result), np.float64)).max()
     for row, column in ((0, 0), (3, 3)):
         partial = np.abs(np.cumsum(a[row] * b[:, column])).max()
         assert abs(exact.problem.alpha) * partial + abs(exact.problem.beta) * c <= limit
@@ -104,15 +104,15 @@ def test_one_vector_misses_a_wrong_element_in_half_of_the_cases(monkeypatch: pyt
 
 def test_integers_do_not_overflow() -> None:
     exact = exact_operands(Gemm(3, 3, 1 << 17, "char", beta=1.0))
-    right = exact_product(exact.problem, exact.a, exact.b, exact.c)
+    right = exact_product(exact.problem, exact.operands.a, exact.operands.b, exact.operands.c)
     assert np.abs(right).max() < 2**31
-    assert np.abs(exact.a.astype(int)).max() > 100
+    assert np.abs(exact.operands.a.astype(int)).max() > 100
 
 
 def test_operands_are_other_ones_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = exact_operands(Gemm(8, 8, 8)).a
+    first = exact_operands(Gemm(8, 8, 8)).operands.a
     exact_operands.cache_clear()
-    assert (exact_operands(Gemm(8, 8, 8)).a != first).any()
+    assert (exact_operands(Gemm(8, 8, 8)).operands.a != first).any()
 
 
 def test_a_kernel_that_takes_no_scalars_is_checked_without() -> None:

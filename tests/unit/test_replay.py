@@ -10,8 +10,8 @@ import pytest
 
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.run_file import load
-from gemmbench.regress.compare import QUIET_LIMIT, RowVerdict, compare
-from gemmbench.suite.options.comparing import Rules
+from gemmbench.regress.compare import QUIET_LIMIT, compare
+from gemmbench.suite.options.comparing import RowVerdict, Rules
 from tests.compare_runs import slowed
 from tools.gate_simulation import DATA, check_jobs, compare_jobs, interleaved, recorded
 

@@ -14,9 +14,10 @@ import pytest
 from gemmbench.measure import instrument as child
 from gemmbench.measure import sampling
 from gemmbench.measure.child import for_threads
-from gemmbench.measure.sampling import Metered, Pairs, Sampled, alone, in_turn
+from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import AskBatch, Batch, Prepare, Prepared
+from gemmbench.stats.intervals import Summary, interleaved_ratio
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, HotDevice, HotWatch
 
@@ -122,9 +123,13 @@ def test_metered_batches_are_asked_ahead_whatever_came_before(seconds: float) ->
 # --- in turn ------------------------------------------------------------------------------------------------
 
 
-def ratios(pairs: Pairs) -> list[float]:
-    sides = zip(pairs.first.batches, pairs.second.batches, strict=True)
+def ratios(pairs: tuple[Sampled, Sampled]) -> list[float]:
+    sides = zip(*(side.batches for side in pairs), strict=True)
     return [first.seconds["kernel"] / second.seconds["kernel"] for first, second in sides]
+
+
+def ratio(pairs: tuple[Sampled, Sampled]) -> Summary:
+    return interleaved_ratio(*(side.scopes["kernel"].seconds for side in pairs))
 
 
 def order_of(instrument: FakeInstrument) -> list[object]:
@@ -137,9 +142,9 @@ def test_pairs_are_taken_in_alternating_order() -> None:
     result = in_turn(first, second, "device", POLICY, 10, instrument.clock)
     assert order_of(instrument)[-20:] == [1, 0, 0, 1] * 5
     assert ratios(result) == pytest.approx([2.0] * len(ratios(result)))
-    assert len(result.first.batches) == len(result.second.batches) == 10
-    assert result.first.stop == result.second.stop == "stable"
-    assert result.first.size == result.second.size == 4  # 10 ms of a pair of 3 ms
+    assert len(result[0].batches) == len(result[1].batches) == 10
+    assert result[0].stop == result[1].stop == "stable"
+    assert result[0].size == result[1].size == 4  # 10 ms of a pair of 3 ms
 
 
 def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
@@ -147,20 +152,20 @@ def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
     woken = itertools.chain([0.04], itertools.repeat(0.001))
     instrument = fake(naive=woken, tiled=0.001)
     result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 10, instrument.clock)
-    assert result.first.size == result.second.size == 5
+    assert result[0].size == result[1].size == 5
 
 
 def test_both_are_warmed_up_before_the_pairs() -> None:
     instrument = fake()
     result = in_turn(instrument.ready(), instrument.ready(), "device", POLICY, 10, instrument.clock)
     assert order_of(instrument)[:-20] == [0] * 6 + [1] * 6
-    assert result.first.batches[0].begin >= 2 * instrument.watch.warm_s
+    assert result[0].batches[0].begin >= 2 * instrument.watch.warm_s
 
 
 def test_there_are_six_pairs_whatever_the_budget() -> None:
     instrument = fake(naive=0.5, tiled=1.0)
     result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.1, instrument.clock)
-    assert (result.first.stop, len(result.first.batches), len(result.second.batches)) == ("budget", 6, 6)
+    assert (result[0].stop, len(result[0].batches), len(result[1].batches)) == ("budget", 6, 6)
 
 
 def test_pairs_that_differ_use_the_budget_and_end_in_both_orders() -> None:
@@ -169,8 +174,8 @@ def test_pairs_that_differ_use_the_budget_and_end_in_both_orders() -> None:
     first, second = instrument.ready(), instrument.ready("tiled")
     begin = 2 * instrument.watch.warm_s
     result = in_turn(first, second, "device", POLICY, 1.0, instrument.clock)
-    assert result.first.stop == "budget"
-    assert len(result.first.batches) % 2 == 0
+    assert result[0].stop == "budget"
+    assert len(result[0].batches) % 2 == 0
     assert instrument.clock.now - begin == pytest.approx(1.0, abs=0.1)
 
 
@@ -186,8 +191,8 @@ def test_the_ratio_does_not_know_who_came_first() -> None:
     instrument.seconds = {"naive": script(0.003), "tiled": script(0.002)}
     result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.5, instrument.clock)
     assert len(set(np.round(ratios(result), 6))) == 2
-    assert result.ratio.median == pytest.approx(1.5)
-    assert result.ratio.noise < POLICY.precision
+    assert ratio(result).median == pytest.approx(1.5)
+    assert ratio(result).noise < POLICY.precision
 
 
 def test_under_a_power_limit_each_has_turns_long_enough_for_its_own_clock() -> None:
@@ -204,20 +209,20 @@ def test_under_a_power_limit_each_has_turns_long_enough_for_its_own_clock() -> N
 
     instrument.seconds = {"naive": script(0, 0.002), "tiled": script(1, 0.001)}
     result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.3, instrument.clock)
-    assert result.first.conditions.power_limited
-    assert (result.first.stop, len(result.first.batches)) == ("stable", 10)
-    for side, seconds in ((result.first, 0.002), (result.second, 0.001)):
+    assert result[0].conditions.power_limited
+    assert (result[0].stop, len(result[0].batches)) == ("stable", 10)
+    for side, seconds in ((result[0], 0.002), (result[1], 0.001)):
         assert side.scopes["kernel"].seconds == pytest.approx([seconds] * 10)
         assert all(batch.end - batch.begin > 0.2 for batch in side.batches)
-    assert result.ratio.median == pytest.approx(2)
+    assert ratio(result).median == pytest.approx(2)
 
 
 def test_the_host_clock_has_no_turns() -> None:
     instrument = fake()
     instrument.watch = HotWatch(HotDevice(instrument))
     result = in_turn(instrument.ready(), instrument.ready(), "host", POLICY, 0.3, instrument.clock)
-    assert not result.first.conditions.power_limited
-    assert all(batch.end - batch.begin < 0.02 for batch in result.first.batches)
+    assert not result[0].conditions.power_limited
+    assert all(batch.end - batch.begin < 0.02 for batch in result[0].batches)
 
 
 def test_two_of_one_process_are_queued_and_two_processes_never_overlap() -> None:
@@ -229,7 +234,7 @@ def test_two_of_one_process_are_queued_and_two_processes_never_overlap() -> None
     first, other = fake(clock, AHEAD), fake(clock, AHEAD)
     result = in_turn(first.ready(), other.ready(), "device", POLICY, 10, clock)
     assert first.most_in_flight == other.most_in_flight == 1
-    spans = sorted((b.begin, b.end) for b in (*result.first.batches, *result.second.batches))
+    spans = sorted((b.begin, b.end) for b in (*result[0].batches, *result[1].batches))
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
 
@@ -308,7 +313,7 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
         monkeypatch.setattr(child, name, instead)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("os._exit", ends.append)
-    child.main("3", "nobody:makes")
+    child.serve_parent("3", "nobody:makes")
     assert ends[0] == bool(failure)
     assert ("not of protocol 2" in capsys.readouterr().err) == bool(failure)
 

@@ -26,7 +26,6 @@ class AnyText(click.types.StringParamType):
     """Text. The API also accepts a number, a path, or a list of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Accept text, a number or a path. A list or tuple is joined with commas."""
         if isinstance(value, (str, int, Path)) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, (list, tuple)):
@@ -35,7 +34,7 @@ class AnyText(click.types.StringParamType):
 
 
 class Whole(click.IntRange):
-    """A whole number, at most `LONGEST` unless a lower maximum is given. Click would truncate fractions."""
+    """A whole number, at most `LONGEST` or a lower maximum. Click would truncate fractions."""
 
     metavar = "N"
 
@@ -90,7 +89,7 @@ class Output(File):
         self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
     def check(self, option: str, path: Path) -> None:
-        """Raise `UsageError` if the file cannot be written, or is a chart without matplotlib."""
+        """`UsageError` if the file cannot be written, or is a chart without matplotlib."""
         if self._suffixes and path.suffix.lower() not in self._suffixes:
             raise UsageError(f"{option} {path}: {self._what}")
         names.check_folder(option, path)
@@ -142,12 +141,11 @@ class Spec:
         return "dict[str, int | list[int]] | list[str] | str" if is_text else "list[str | Path] | str | Path"
 
     def spellings(self, name: str) -> tuple[str, ...]:
-        """How it is written on the command line: ``--no-peak``, with its short forms."""
         return self.flags or (f"--{name.replace('_', '-')}",)
 
 
 def option(help: str, kind: click.ParamType[Any] | None = None, default: Any = None, **spec: Any) -> Any:
-    """A dataclass field that is an option; see `Spec`. Without a kind it is text."""
+    """A dataclass field that is an option, of text without a kind; see `Spec`."""
     return field(default=default, metadata={"spec": Spec(help, kind or AnyText(), **spec)})
 
 
@@ -184,7 +182,7 @@ _T = TypeVar("_T", bound="Options")
 def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
     """Build options from keyword arguments, environment variables and defaults. None is not given.
 
-    Raise `UsageError` for an unknown or command-line-only option, or an invalid value.
+    `UsageError` for an unknown or command-line-only option, or an invalid value.
     """
     known = {name: spec for name, (spec, _) in specs(kind).items() if not spec.shell}
     given: dict[str, Any] = {}
@@ -247,7 +245,6 @@ class Options:
     help: ClassVar[str]  # of the command; no docstring, because python -OO drops those
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
         for name, (spec, _) in specs(type(self)).items():
             if isinstance(spec.kind, Output) and (path := getattr(self, name)):
                 spec.kind.check(max(spec.spellings(name), key=len), path)

@@ -46,9 +46,33 @@ DIFFERENCES: dict[Kind, str] = {
 """Differences that make two rows not comparable unless `--across` allows them, and what to do about each."""
 
 
+RowVerdict = Literal[
+    "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
+    "differs", "new", "on another device", "within", "unchanged", "faster",
+]  # fmt: skip
+VERDICTS: dict[RowVerdict, str] = {  # the worst first
+    "slower": "above the limit at which a row fails",
+    "broken": "ok in the baseline, and without a correct result now",
+    "resources changed": "other registers, spills or local memory, with --fail-on resources",
+    "possibly slower": "above the threshold, but not above the limit at which a row fails",
+    "missing": "ok in the baseline, and not measured now",
+    "not comparable": "something other than the code differs",
+    "cannot tell": "too uncertain to compare with the threshold",
+    "differs": "above or below the threshold in a single baseline run",
+    "new": "the baseline has no time for it",
+    "on another device": "with --across device: how fast two devices are, never a regression",
+    "within": "within the threshold in a single baseline run",
+    "unchanged": "all of its interval is within the threshold",
+    "faster": "faster by more than the threshold",
+}
+ELSEWHERE: RowVerdict = "on another device"
+LOST: tuple[RowVerdict, ...] = ("missing", "not comparable")
+FAILING: tuple[RowVerdict, ...] = ("slower", "broken", "resources changed")
+
+
 @dataclass(frozen=True)
 class Rules:
-    """How runs are compared. A threshold is how much longer a row may take, as a fraction: 0.1 is 10 %."""
+    """How runs are compared. A threshold is how much longer a row may take: 0.1 is 10 %."""
 
     default: float | None = None  # the threshold of all rows; None: the user gave none
     by_name: Mapping[str, float] = field(default_factory=dict)  # thresholds of single kernels and libraries
@@ -66,16 +90,12 @@ class Rules:
         return DEFAULT_THRESHOLD if given is None else given
 
     def has_old_kernel(self, row: Row) -> bool:
-        """Whether a row's kernel can have an old version."""
         is_kernel = row.kind == "gemm" and bool(row.source and row.samples)
         return is_kernel and (not self.old_kernels or row.variant in self.old_kernels)
 
 
 def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
-    """Parse a --threshold list such as `5 %, register=0.1` into the default (or None) and those by name.
-
-    They are fractions, above 0 and below 1, with a percent sign below 10,000 %.
-    """
+    """Parse a list such as `5 %, register=0.1` into the default (or None) and those by name."""
     default: float | None = None
     by_name = {}
     for part in text.split(",") if text is not None else ():
@@ -163,7 +183,6 @@ class ComparisonOptions(o.Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        """The formats and files of --write. `UsageError` if one cannot be written."""
         pairs = [(form, name) for form, _, name in (text.partition("=") for text in self.write)]
         for text, (form, name) in zip(self.write, pairs, strict=True):
             if not name or form not in COMPARISON_FORMATS:
@@ -182,6 +201,15 @@ class CompareOptions(ComparisonOptions):
     """The options of ``compare``."""
 
     command: ClassVar[str] = "compare"
+    help: ClassVar[str] = """Compare a saved run with baseline runs.
+
+    The last file is the new run and the others are baselines. For several new runs, use `--`: compare
+    base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
+    on a CPU without interference. It also fails if it exceeds a --threshold that you give. Without one, a row
+    over 10 % is only possibly slower. With one baseline, it differs. The run fails if at least half of its
+    rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2
+    nothing compared, 3 possibly slower or nobody can tell (with --strict).
+    """
 
     plot: Path | None = o.option("Draw a chart of the changes.", o.CHART, common=True)
     verbose: bool = o.flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
@@ -192,6 +220,16 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     """The options of ``check``; None means the baseline's."""
 
     command: ClassVar[str] = "check"
+    help: ClassVar[str] = """Measure a baseline's cases again and compare the results.
+
+    Suspicious rows are measured twice more, alternating with a control row. A row fails if every
+    measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
+    interleaves each kernel with its old version, which finds much smaller changes. It samples rows that
+    cannot be judged for up to a minute more. --aa measures how much rows vary from run to run on this
+    machine. The file that it saves (--save) makes a good baseline.
+    Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
+    compare.
+    """
 
     aa: int | None = o.comparison_option(
         "Measure run-to-run variation; compare nothing.", o.Whole(1), metavar="TIMES", common=True
@@ -224,7 +262,6 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     cold: bool = o.flag(f"{measuring.COLD}  [default: the baseline's]", group=o.TIMING)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if options contradict each other, or --against is unusable."""
         super().__post_init__()
         if self.aa:
             formats = ("table", "markdown", "json")
@@ -244,7 +281,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         _ = self.user_kernels
 
     def policy_of(self, base: Policy) -> Policy:
-        """The baseline's policy with the options that were given. --against samples for 2 s at least."""
+        """The baseline's policy with the given options. --against samples for 2 s at least."""
         policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
             policy = replace(policy, budget_s=max(policy.budget_s, _INTERLEAVED_S))
@@ -252,7 +289,6 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @property
     def inputs(self) -> list[tuple[str, Path]]:
-        """The kernel files, and their old versions if --against names them."""
         against = self.against
         old = [against / file.name for file in self.kernel_files] if against else []
         old += [against] if against and against.suffix == KERNEL else []
@@ -270,7 +306,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def old_kernels(self) -> dict[str, Variant]:
-        """The old versions of the user's kernels in --against, as far as it has them, by current name."""
+        """The old versions of the user's kernels in --against, if it has them, by current name."""
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
         try:
@@ -290,7 +326,6 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         return {name: own_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, path: Path) -> None:
-        """Raise `UsageError` unless --against is usable."""
         if str(path).startswith(DRIVER):
             library = str(path).removeprefix(DRIVER)
             if not library or (os.sep in library and not Path(library).is_file()):
@@ -322,6 +357,13 @@ class TuneOptions(o.Options):
     """The options of ``tune``."""
 
     command: ClassVar[str] = "tune"
+    help: ClassVar[str] = """Search for a kernel's best parameters on this device.
+
+    The search takes a random sample of the space, then hill-climbs from the best. It verifies every
+    configuration in a separate process, so a crash does not end the search. The best few and the shipped
+    preset are then measured again, and the winner alternates with the preset. The winner is saved for all
+    commands if it is clearly faster. The same command resumes an interrupted search.
+    """
 
     kernel: str | None = o.kernel_option(
         "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
@@ -384,7 +426,6 @@ class TuneOptions(o.Options):
 
     @cached_property
     def variant(self) -> Variant | None:
-        """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
         by_name = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(by_name.values()), "--kernel-file") if by_name else None
@@ -394,7 +435,7 @@ class TuneOptions(o.Options):
         return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
-        """The problems to search: that of -m, -n and -k, else square ones of --sizes or a default."""
+        """The problem of -m, -n and -k, else square ones of --sizes or a default."""
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")
@@ -428,6 +469,11 @@ class ReportOptions(o.Options):
     """The options of ``report``."""
 
     command: ClassVar[str] = "report"
+    help: ClassVar[str] = """Write an HTML report on saved runs, in a single file.
+
+    It starts with a summary, a chart and the fastest kernels. Comparisons of runs on the same device follow,
+    then a section for each run. The report makes no network requests. A folder means all .jsonl files in it.
+    """
 
     out: Path | None = o.option(
         "File to write; replaced if it exists.  [default: the first file or folder's name, with .html]",
@@ -476,6 +522,10 @@ class KernelsOptions(o.Options):
     """The options of ``kernels``."""
 
     command: ClassVar[str] = "kernels"
+    help: ClassVar[str] = """List the GEMM kernels, or explain one.
+
+    --device, --kernel and --dtype apply only to --resources.
+    """
 
     describe: str | None = o.kernel_option(
         "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNEL_NAMES, common=True

@@ -1,4 +1,4 @@
-"""The commands that measure: their help, their options, the plan and the table that these ask for."""
+"""The commands that measure: their help and their options."""
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
@@ -30,7 +30,6 @@ from gemmbench.suite.options import names
 DEVICE_VARIABLE = "GEMMBENCH_DEVICE"
 COMPUTE = "compute"
 PROBE_FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
-"""What ``peak --only`` takes, in the order of the tables."""
 
 TRANS_A = "Store A as k x m: op(A) is its transpose, as in BLAS."
 COLD = "Keep caches cold: cycle through more operands than the last-level cache holds."
@@ -44,7 +43,7 @@ _TOP = 95.0  # per cent of the predicted time: the rest matters less than most r
 
 
 def device_option(default: str = "the best found", group: str = o.PROBLEM, several: bool = True) -> Any:
-    """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
+    """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default`."""
     more = "all, platform:device (0:1), or several, comma-separated" if several else "platform:device (0:1)"
     return o.option(
         f"Index (0), part of a name (h200), or a type (gpu, cpu). Also {more}.  [default: {default}]",
@@ -65,7 +64,7 @@ def kernels_option(
     default: str = names.DEFAULT_GROUP,
     **spec: Any,
 ) -> Any:
-    """The field of --kernel: names or groups of kernels. `spec` sets attributes of its `Spec`."""
+    """The field of --kernel: names or groups of kernels. `spec` is of its `Spec`."""
     spec = {"metavar": "NAMES", "names": names.KERNEL_NAMES, "group": o.KERNELS, "common": True, **spec}
     return o.option(help, default=default, flags=("--kernel",), **spec)
 
@@ -90,7 +89,7 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
 
 
 def memory_option(default: str) -> Any:
-    """The dataclass field of --memory, None by default. The help shows `default`."""
+    """The field of --memory, None by default. The help shows `default`."""
     text = (
         "How operands reach the device. mapped: filled in place. staged, pageable: copied from pinned or "
         "ordinary memory. svm, svm-fine: in coarse- or fine-grained shared virtual memory. auto: mapped if "
@@ -146,7 +145,6 @@ class MeasurementOptions(o.Options):
         return []
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if --save, --resume and --force do not fit."""
         super().__post_init__()
         if self.resume and self.save is None:
             raise UsageError("--resume needs --save FILE")
@@ -349,7 +347,6 @@ class GemmCommandOptions(MeasurementOptions):
 
     @cached_property
     def partner(self) -> Variant | None:
-        """The kernel or library of --versus, which alternates with the others. None without --versus."""
         if self.versus is None:
             return None
         by_name = {**ladder.BY_NAME, **{each.name: each for each in self.user_kernels}}
@@ -360,7 +357,7 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The kernels and libraries asked for by name: tables tell why one of them cannot run."""
+        """Kernels and libraries asked for by name: tables tell why one of them cannot run."""
         libraries = (name for name in names.split_names(self.baseline) if name in ladder.BY_NAME)
         return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
 
@@ -371,7 +368,6 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def left_out(self) -> LeftOut | UnsetType:
-        """The shapes that --top excludes, if there are any."""
         return UNSET
 
     @property
@@ -380,7 +376,6 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def draws_roofline(self) -> bool:
-        """Whether the bandwidth is measured: for --bandwidth, --report, or the chart of a single point."""
         is_single = len(self.shapes) == len(self.variants) == 1 and self.chart is None
         return self.bandwidth or bool(self.report) or (self.plot is not None and is_single)
 
@@ -388,7 +383,6 @@ class GemmCommandOptions(MeasurementOptions):
         return Shape("", m, n, k, ld, self.trans_a, self.trans_b, self.batch)
 
     def problems(self, dtype: str) -> list[Problem]:
-        """The problem of each shape in a data type, with alpha and beta."""
         shapes = (shape for shape in self.shapes if shape.dtype in (None, dtype))
         return [shape.problem(dtype, self.alpha, self.beta) for shape in shapes]
 
@@ -492,13 +486,11 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """The types of --dtype, else those of the shapes."""
         own = ",".join(dict.fromkeys(shape.dtype or "float" for shape in self.shapes))
         return names.choose_dtypes(own if self.dtype is None else self.dtype, GEMM_DTYPES)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets and of --file that --top includes, each once, whatever its names."""
         return self._selected[0]
 
     @property
@@ -560,7 +552,6 @@ class GemmOptions(GemmCommandOptions):
     scope: str | None = o.hidden(None)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if the options for operand files and --out contradict each other."""
         super().__post_init__()
         if self._files:
             if self.dtype not in (None, self._size[3]):
@@ -593,7 +584,6 @@ class GemmOptions(GemmCommandOptions):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The single problem, with its row strides. `UsageError` if a stride is too short."""
         lengths = self._size[:3]
         try:
             ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
@@ -607,7 +597,7 @@ class GemmOptions(GemmCommandOptions):
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:
-        """m, n, k and the files' data type ("" without files), from the options and the files' headers."""
+        """m, n, k and the files' data type, or "", from the options and the files' headers."""
         if not self._files:
             m = _DEFAULT_SIZE if self.m is None else self.m
             return m, m if self.n is None else self.n, m if self.k is None else self.k, ""

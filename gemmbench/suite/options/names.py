@@ -41,7 +41,7 @@ _RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside
 
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Data types from a comma-separated list, in the order given; `UsageError` if one is unknown."""
+    """Data types from a comma-separated list; `UsageError` if one is unknown."""
     return choose_names(",".join(_ALIASES.get(word, word) for word in split_names(text)), known, "data type")
 
 
@@ -63,10 +63,7 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
 def choose_kernels(
     text: str, baseline: str = "none", user_kernels: Sequence[Variant] = (), add_unnamed: bool = True
 ) -> tuple[Variant, ...]:
-    """The kernels of a comma-separated list, and the libraries of `baseline`, in the order of tables.
-
-    `add_unnamed` adds all of the user's kernels if none is named.
-    """
+    """The kernels of a list (and, with `add_unnamed`, the user's) and the libraries of `baseline`."""
     groups = _groups(user_kernels)
     names = {name for word in _kernel_words(text, user_kernels) for name in groups.get(word, (word,))}
     by_name = {each.name: each for each in user_kernels}
@@ -81,7 +78,7 @@ def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
-    """The names that the groups in --kernel and --baseline, such as "default", select on this device."""
+    """The names that groups in --kernel and --baseline, such as "default", select on this device."""
     groups = {**_groups(user_kernels), DEFAULT_GROUP: ladder.DEFAULT[broad_type(device)]}
     libraries = {"all": ladder.BASELINES, DEFAULT_GROUP: ladder.default_libraries(device)}
     return {
@@ -103,7 +100,7 @@ def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
 
 
 def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
-    """The `measured` kernels and libraries that a list of names and groups selects; else `UsageError`."""
+    """The `measured` kernels and libraries that a list of names and groups selects."""
     members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split_names(text)}
     for word, chosen in (members or {repr(text): set[str]()}).items():
         if not chosen:
@@ -122,7 +119,6 @@ def choose_baselines(text: str) -> tuple[str, ...]:
 
 
 def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
-    """Split a list of kernel names and groups, without duplicates."""
     known = (*ladder.order(each.name for each in user_kernels), *_groups(user_kernels))
     for word in split_names(text):
         if word == _OWN and not user_kernels:
@@ -131,7 +127,7 @@ def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Parse NAME=VALUE[,VALUE...] texts into values by name; `UsageError` if one is repeated or invalid."""
+    """Parse NAME=VALUE[,VALUE...] texts into values by name; `UsageError` if one is invalid."""
     chosen: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -149,7 +145,7 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:
-    """Raise `UsageError` if --param asks for over 100 combinations of a variant's parameters."""
+    """`UsageError` if --param asks for over 100 combinations of a variant's parameters."""
     for variant in variants:
         count = math.prod(len(values) for name, values in params.items() if name in variant.parameters)
         if count > MOST_COMBINATIONS:
@@ -160,7 +156,7 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
 
 
 def listed_sizes(text: str) -> tuple[int, ...]:
-    """Return the sizes in a comma-separated list, sorted. Raise `UsageError` if one is invalid."""
+    """The sizes in a comma-separated list, sorted; `UsageError` if one is invalid."""
     words = split_names(text)
     sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
     if not all(sizes) or not sizes:
@@ -171,10 +167,7 @@ def listed_sizes(text: str) -> tuple[int, ...]:
 def choose_sizes(
     text: str | None, low: int | None, high: int | None, usual: int, ends: str = ""
 ) -> tuple[int, ...]:
-    """The sizes in a list, sorted; or `low`, `high` and the powers of two between them.
-
-    Raise `UsageError` if a size is invalid, or a list and a range are given. `ends` names its options.
-    """
+    """The sizes in a list, sorted; or `low`, `high` and the powers of two between them (options `ends`)."""
     if text is not None:
         sizes = listed_sizes(text)
         if (low, high) != (None, None):
@@ -189,7 +182,6 @@ def choose_sizes(
 
 
 def _numbers(option: str, words: Sequence[str]) -> list[int]:
-    """The numbers that words of digits are. `UsageError` if one is above `LONGEST`."""
     for word in words:
         if len(word.lstrip("0")) > len(str(LONGEST)) or int(word) > LONGEST:
             raise UsageError(f"{option}: {too_large(word)}")
@@ -207,7 +199,7 @@ def split_names(text: str) -> list[str]:
 
 
 def choose_names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, once each; `UsageError` without any or for an unknown `what`."""
+    """The names in a comma-separated list, once each; `UsageError` without any, or if unknown."""
     words = split_names(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
@@ -228,7 +220,7 @@ def hint(word: str, known: Collection[str]) -> str:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Raise `UsageError` if a file cannot be written: no folder, is a folder, or no permission."""
+    """`UsageError` if a file cannot be written: no folder, is a folder, or no permission."""
     try:
         if not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {path.parent}")
@@ -242,10 +234,7 @@ def check_folder(option: str, path: Path) -> None:
 
 
 def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
-    """Raise `UsageError` if an output is also an input or an earlier output, unless a special file.
-
-    Outputs are pairs of option and path, inputs of a prefix for the message and path.
-    """
+    """`UsageError` if an output is also an input or an earlier output. Pairs are of prefix and path."""
     for number, (option, path) in enumerate(outputs):
         if _is_special(path):
             continue
