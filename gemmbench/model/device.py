@@ -166,7 +166,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class Readings:
-    """What was read while the batches of one window ran, in tuples by batch; empty if not reported."""
+    """What was read while the batches of one window ran.
+
+    A tuple has a value for each batch, in their order. It is empty if the device reports no such value.
+    """
 
     begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
     clock_mhz: tuple[float | None, ...] = ()

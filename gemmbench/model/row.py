@@ -113,7 +113,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules for one problem, idle draw included, or why they were not measured."""
+    """Joules for one problem, or why they were not measured.
+
+    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
+    """
 
     joules: Positive | None = None
     why: str = "not measured: not asked for"  # "" where they were
@@ -144,7 +147,7 @@ def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> st
 
 @dataclass(frozen=True)
 class Launch:
-    """The device's stamps of one kernel launch: seconds between stamps of one kind."""
+    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
 
     name: str
     queued_s: float  # QUEUED to SUBMIT

@@ -39,9 +39,9 @@ RECIPES: Mapping[str, Mapping[str, Edit]] = {
     },
     "chart": {
         "gemmbench/gemm/gemm_chart.py": (
-            "def time(",
+            "def time_panes(",
             "def again(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:\n"
-            "    return time(runs, families)\n\n\ndef time(",
+            "    return time(runs, families)\n\n\ndef time_panes(",
         ),
         "gemmbench/chart_views.py": (
             '    "throughput": Kind(\n',
