@@ -41,7 +41,7 @@ RECIPES: Mapping[str, Mapping[str, Edit]] = {
         "gemmbench/gemm/gemm_chart.py": (
             "def time_panes(",
             "def again(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:\n"
-            "    return time(runs, families)\n\n\ndef time_panes(",
+            "    return time_panes(runs, families)\n\n\ndef time_panes(",
         ),
         "gemmbench/chart_views.py": (
             '    "throughput": Kind(\n',
