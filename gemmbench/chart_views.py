@@ -34,7 +34,7 @@ class Kind:
 
 
 def _compared(runs: Sequence[Run], _: Families) -> Iterable[Pane]:
-    """Compare the last run with the others, unless only some of the runs have GEMMs."""
+    """Compare the last run with the others, unless only some have GEMMs."""
     alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 

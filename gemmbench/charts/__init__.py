@@ -24,7 +24,7 @@ def named(path: Path, kind: str) -> Path:
 def load_matplotlib() -> None:
     """Import matplotlib before a module that does. `UsageError` if that fails.
 
-    A backend in MPLBACKEND that is unknown here, such as a notebook's, is ignored.
+    An unknown backend in MPLBACKEND, such as a notebook's, is ignored.
     """
     if "matplotlib" in sys.modules:
         return

@@ -221,8 +221,8 @@ def looks(
 ) -> dict[str, Look]:
     """Choose the lines that have a colour, at most `most`, and return their looks by label.
 
-    Mappings are in the order of the ladder. The first variant, the user's best kernel, the two fastest,
-    libraries and the best of each family have priority.
+    The first variant, the user's best kernel, the two fastest, libraries and the best of each family have
+    priority.
     """
 
     def family(label: str) -> str:
@@ -253,7 +253,7 @@ def size_axis(
 ) -> dict[int, float]:
     """Make the x axis a base-2 logarithmic axis of sizes, or of categories if sizes are within 1.5 %.
 
-    Returns each size's position. `room` is as of `thinned`.
+    Returns each size's position.
     """
     steps = list(pairwise(sizes))
     if any(larger / smaller < _CLOSE for smaller, larger in steps):

@@ -90,7 +90,7 @@ class Pane:
 
 
 def draw_panes(panes: Callable[[], Iterable[Pane]], path: Path, needs: str) -> None:
-    """Draw panes that belong to no kind into one file. See `figure_of` and `write`."""
+    """Draw panes that belong to no kind into one file."""
     write(lambda: figure_of(panes, f"there are no {needs}", 1), path)
 
 
@@ -221,10 +221,7 @@ class PaneSubject:
 def subjects(
     runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
 ) -> list[PaneSubject]:
-    """Divide wanted rows among panes, one for each run and device, and for each type if `typed`.
-
-    Each pane also has the host's rows.
-    """
+    """Divide wanted rows among panes: by run, device and type if `typed`, each with the host's rows."""
     shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []
     for run in shown:
@@ -283,7 +280,7 @@ the ends and corners of lines."""
 def to_svg(figure: Figure, label: str, number: int) -> str:
     """Convert a figure to an ``svg`` element. Each `mark` becomes an invisible circle with a tooltip.
 
-    `label` is for screen readers. `number`, another one for each chart, makes ids unique.
+    `label` is for screen readers. `number` makes ids unique.
     """
     drawn = BytesIO()
     with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {number}"}):

@@ -26,10 +26,7 @@ class Diagnosis:
 
 
 def examine(machine: ExaminedMachine) -> Diagnosis:
-    """Run every check: once for the host, or for each chosen CPU or GPU. Accelerators count as GPUs.
-
-    A check that raises NotSeenError keeps the findings before it.
-    """
+    """Run every check: once for the host, or for each chosen CPU or GPU. Accelerators count as GPUs."""
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
     passed: list[str] = []

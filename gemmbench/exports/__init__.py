@@ -36,8 +36,8 @@ def google_benchmark(run: Run, repetitions: bool = False) -> str:
     """A run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
 
     Each case and scope has its median as an entry, or with `repetitions` each batch, then aggregates.
-    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it. Probes of peak and bandwidth choose
-    their work, so their times are for 1e9 operations or bytes.
+    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it. Times of probes that choose their
+    work are for 1e9 operations or bytes.
     """
     header = run.header
     context = {
@@ -60,7 +60,7 @@ def google_benchmark(run: Run, repetitions: bool = False) -> str:
 
 
 def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[_Entry]:
-    """The median of a series as one entry, or each batch and aggregates. `index` becomes ``family_index``."""
+    """The median of a series as one entry, or each batch and aggregates."""
     batches = each.seconds if repetitions else (each.times.median,)
     count = len(batches)
     common: _Entry = {"family_index": index, "per_family_instance_index": 0}
@@ -132,7 +132,7 @@ _FIGURES = {
 
 
 def _families(quantity: str, unit: str, what: str) -> dict[str, Family]:
-    """The gauges of a quantity by figure: the median and its interval, and for rates the best batch."""
+    """The gauges of a quantity by figure."""
     return {
         name: Family(f"gemmbench_{quantity}{prefix}{unit}", unit, f"{what}, {words}")
         for name, (prefix, words) in _FIGURES.items()
@@ -169,7 +169,7 @@ def openmetrics(run: Run) -> str:
 
 
 def _samples(run: Run) -> Iterator[Sample]:
-    """Yield each gauge with labels and value: about the run, each row, then rates and times by scope."""
+    """Yield each gauge with labels and value."""
     header = run.header
     run_label = {"run": Path(run.path).stem or header.view}
     about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}

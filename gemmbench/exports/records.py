@@ -142,7 +142,7 @@ class ExportSeries:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether the work is the same in every run. Probes of peak and bandwidth choose theirs."""
+        """Whether the work is the same in every run: probes of peak and bandwidth choose theirs."""
         return self.row.kind not in ("peak", "bandwidth")
 
     @property
@@ -184,7 +184,7 @@ def labels(run: Run) -> tuple[str, ...]:
 
 
 def _label(row: Row, several: bool) -> str:
-    """Kind, variant, type, problem, parameters that no preset has, label and phase, joined by slashes."""
+    """Kind, variant, type, problem, parameters that no preset has, label and phase."""
     words = [row.kind, *row.name.split(), row.dtype]
     if row.problem:
         words += row.problem.size.split()

@@ -145,6 +145,6 @@ def order_of(run: Run) -> tuple[str, ...]:
 
 
 def families(runs: Iterable[Run]) -> Mapping[str, str]:
-    """The family of each variant in `order`, with the runs' own kernels."""
+    """Families by variant, in `order`, with the runs' own kernels."""
     names = dict.fromkeys(row.variant for run in runs for row in run.rows if row.own)
     return {name: OWN if name in names else FAMILIES[name] for name in order(names)}

@@ -41,7 +41,7 @@ _WIDENED = ("bfloat16", "char")  # which panels hold as float, so that A and B a
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile with the most products per load, for `registers` vector registers.
+    """Rows and vectors of the micro-tile with the most products per load.
 
     Eight sums or more keep two units busy while an addition takes four cycles: Low, Igual, Smith and
     Quintana-Orti, Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1.
@@ -59,10 +59,7 @@ def _second_cache(device: DeviceFacts) -> int:
 
 
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
-    """MR, NV, WIDTH and DEPTH by registers and caches: micro-tile, and depth of a panel of B.
-
-    A panel (DEPTH x NV WIDTH) gets a quarter of the second cache, at most local memory; 16 <= DEPTH <= 1024.
-    """
+    """MR, NV, WIDTH and DEPTH by registers and caches; a panel of B gets a quarter of the second cache."""
     itemsize = _itemsize(dtype)
     lane = max(itemsize, 4)  # half is computed as float
     width = max(2, min(_WIDEST, (device.vector_bits or _BITS) // 8 // lane))
@@ -86,10 +83,7 @@ def _grid(
     tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float,
     copy: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """The blocks of C, (down, across), with the least work for the busiest core; of equal grids the fewest.
-
-    Lengths are in micro-tiles and panels, `height` and `width` in elements. `start` is a block's fixed cost.
-    """
+    """The blocks (down, across) of `height` x `width` elements with the least work for the busiest core."""
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
@@ -105,13 +99,13 @@ def _grid(
 
 
 def _counts(length: int, least: int, most: int) -> list[int]:
-    """Numbers of blocks from `least` to `most`: the fewest for each size of block."""
+    """Numbers of blocks: the fewest for each size of block."""
     fewest = {ceil_div(length, count): count for count in range(min(length, most), least - 1, -1)}
     return sorted(fewest.values())
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """PACKA, PACKB, KC, TILES, PANELS and SLICES for a problem, so that every core has the same work."""
+    """PACKA, PACKB, KC, TILES, PANELS and SLICES, so that every core has the same work."""
     itemsize, cores = _itemsize(problem.dtype), device.compute_units
     is_widened = problem.dtype in _WIDENED
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
@@ -172,7 +166,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 
 
 def _specialize(variant: Variant, problem: Gemm) -> Variant:
-    """The variant for a data type: memory of bfloat16 and char counts as float's."""
+    """Memory of bfloat16 and char counts as float's."""
     if problem.dtype not in _WIDENED:
         return variant
     launches, local = variant.launches, variant.needs.local_elements
@@ -185,7 +179,6 @@ def _specialize(variant: Variant, problem: Gemm) -> Variant:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options: memory holds bfloat16 and char, panels hold float."""
     return ("-DREAL_float", f"-DSTORED_{dtype}") if dtype in _WIDENED else (f"-DREAL_{dtype}",)
 
 
@@ -210,7 +203,7 @@ _AMX_ITEMS = 4  # work-items for each core, so that a slow core gets fewer
 
 
 def _amx_blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """DOWN and ACROSS, strips of a block, halved until each core has some; DEPTH; ITEMS for the blocks."""
+    """DOWN and ACROSS, strips of a block, halved until each core has some; DEPTH; ITEMS."""
     cores, rows, columns = device.compute_units, ceil_div(problem.m, _STRIP), ceil_div(problem.n, _STRIP)
     down, across = max(1, min(rows, _LONG_BLOCK)), max(1, min(columns, _LONG_BLOCK))
     for each, least in ((_AMX_ITEMS, _SHORT_BLOCK), (1, 1)):  # blocks for a core, strips of one

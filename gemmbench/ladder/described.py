@@ -54,10 +54,7 @@ _MOST_ACROSS = 64
 
 
 def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
-    """WX and WY, powers of two, by an article's rules: at most 128 work-items, at most 64 across.
-
-    Fewest work-items past C count first, then a group for every unit, most work-items and the squarest area.
-    """
+    """WX and WY, powers of two, by the article's rules: the fewest work-items past C, then enough groups."""
     across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _ROWS else _ROWS
     down = ceil_div(problem.m, rows)
@@ -93,7 +90,7 @@ class _Parameter(own.ParameterTable):
 
 
 class _Copy(msgspec.Struct, forbid_unknown_fields=True):
-    """What launches read in place of an operand if a rule holds, and its leading dimension."""
+    """What launches read in place of an operand, if a rule holds."""
 
     buffer: str
     ld: str
@@ -160,7 +157,7 @@ class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _read_variants() -> dict[str, Variant]:
-    """The described kernels by name, in the order of the ladder. Raises `ValueError` if a file is wrong."""
+    """The described kernels by name, in the order of the ladder."""
     variants: list[Variant] = []
     for path in sorted((kernel_files.folder() / "gemm").glob("*.cl")):
         file = f"gemm/{path.name}"
@@ -190,7 +187,7 @@ def _each(described: KernelDescription) -> Iterator[KernelDescription]:
 
 
 class _Reader:
-    """Makes the variant that a description is of."""
+    """Makes the variant of a description."""
 
     def __init__(self, file: str, described: KernelDescription) -> None:
         self.file, self.of = file, described
@@ -255,7 +252,7 @@ class _Reader:
         return (*copies, *chain(*passes))
 
     def passes_of(self, launch: _Launch) -> Iterator[Pass]:
-        """Yield a launch, for each choice of operands and copies that it may read."""
+        """Yield a launch for each choice of operands and copies that it may read."""
         if launch.copy:
             yield replace(_COPIES[launch.copy](*launch.arguments), when=self.rule(launch.when))
             return
@@ -284,7 +281,7 @@ class _Reader:
             )
 
     def choices(self, name: Literal["A", "B"]) -> list[tuple[dict[str, str], list[str]]]:
-        """What may be read in place of an operand and its leading dimension, and the rules for that."""
+        """What may be read in place of an operand and its leading dimension, with the rules for that."""
         choices: list[tuple[dict[str, str], list[str]]] = []
         others: list[str] = []
         for copy in self.of.copies[name]:

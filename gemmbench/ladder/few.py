@@ -73,16 +73,12 @@ _BATCH_FORMS: tuple[Mapping[str, int], ...] = (
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The largest listed tile with which 90 % of the units get one, with given parameters in their place.
-
-    If no tile gives so many, the smallest that fits is used. Batches of float try tiles first that do not
-    split k.
-    """
+    """The largest listed tile with which 90 % of the units get one, changed to fit given parameters."""
     itemsize, room = DTYPES[problem.dtype].itemsize, group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
-        """A listed tile with the given parameters, other micro-tiles and sides changed to fit them."""
+        """A listed tile with the given parameters, and what fits them."""
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct
         stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
@@ -167,10 +163,7 @@ _SHALLOW = 4096  # steps along k up to which smaller groups are faster than cutt
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters of `thin` for a problem; given ones stay, except PARTS (docs/notes/small.md).
-
-    A table by sums and layout gives the group, halved until it fits. If groups are few, k is cut.
-    """
+    """All parameters of `thin`; given ones stay, except PARTS (docs/notes/small.md)."""
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
@@ -219,7 +212,7 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """The most elements of local memory of a kernel, counting half twice; 0 without LX or THIN."""
+    """The most elements of local memory, counting half twice; 0 without LX or THIN."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     most, each = 0, p["LX"] * p["LY"] * p["WIDE"] * p["WIDTH"]
@@ -263,11 +256,7 @@ _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand r
 
 
 def _nv_thin_plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP for a problem; given ones stay.
-
-    A tile has 32 rows or columns of the large operand. If tiles are fewer than about two thirds of the units,
-    k is cut into PARTS, otherwise more tiles mean fewer warps.
-    """
+    """COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP; k is cut if tiles are too few for the units."""
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     lies = {"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)}

@@ -30,7 +30,7 @@ _NODES = (
 
 
 class _Known(dict[str, int]):
-    """Values, and terms of a description, which are computed when a formula names them."""
+    """Values, and terms, which are computed when a formula names them."""
 
     def __init__(self, values: Values, terms: Mapping[str, Formula]) -> None:
         super().__init__(values)
@@ -55,8 +55,8 @@ def published_formula(text: FormulaText, names: Collection[str], terms: Mapping[
 def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
     """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
-    With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid or names
-    others than `names`. The function raises `ParameterError` if it divides by zero or exceeds 32 bits.
+    With `is_rule` it must be a comparison. Raises `ValueError`, for the user, if it is not valid. The
+    function raises `ParameterError` if it divides by zero or exceeds 32 bits.
     """
     source = str(text).strip()
     code, used = _compiled(source, is_rule)
@@ -100,7 +100,7 @@ def holds(*rules: Formula) -> Rule:
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
-    """The code of a formula, and the names that it uses. `ValueError` if it is not valid."""
+    """The code of a formula, and the names that it uses."""
     if len(source) > _MOST_TEXT:
         raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
     try:

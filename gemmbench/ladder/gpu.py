@@ -61,10 +61,7 @@ def _of_each_form(constraint: Constraint) -> Constraint:
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:
-    """The listed configuration that `_plan` predicts to be fastest, with its plan; given parameters stay.
-
-    With `narrow`, the last EDGE columns of C belong to no tile.
-    """
+    """The listed configuration that `_plan` predicts to be fastest, perhaps without the last columns."""
     units, forms = max(1, device.compute_units), _forms(p)
     if narrow:
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
@@ -90,17 +87,16 @@ def _tiles(problem: Gemm, form: Values) -> int:
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
-    """The predicted time of a configuration, and its parameters: WHOLE tiles, the others cut into PARTS of k.
+    """The predicted time, in multiply-adds of a unit, of WHOLE tiles and others cut into PARTS of k.
 
-    Time is in multiply-adds of a unit at its peak. `rates` are the shares of the peak that 1, 2, ... groups
-    on a unit reach. See docs/notes/nv-async.md.
+    See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = _tiles(problem, form)
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
-        """The time of `groups` tiles; 1 is that of a tile at a unit's peak."""
+        """The time of `groups` tiles, in that of one at a unit's peak."""
         rounds, rest = divmod(groups, room)
         resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
@@ -154,7 +150,7 @@ def _edge(n: int, p: Values) -> int:
 
 
 def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
-    """For large C, the variant without tiles for the last few columns: the pass over A multiplies them."""
+    """For large C, the variant whose pass over A multiplies the last few columns."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
     compilation = replace(variant.compilation, of_parameters=_flags)

@@ -51,7 +51,7 @@ def group_local_bytes(device: DeviceFacts) -> int:
 
 
 def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
-    """How many work-groups of these work-items and bytes of local memory a compute unit holds at once.
+    """How many work-groups a compute unit holds at once, by work-items and bytes of local memory.
 
     A lower bound, by local memory alone, for devices that are not in the table.
     """
@@ -92,7 +92,7 @@ def _of_sides(constraint: Constraint) -> Constraint:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the BN and WM with which all groups finish first, else 128 and 64."""
+    """For double, the BN and WM with which all groups finish first."""
 
     def cost(sides: tuple[int, int]) -> float:
         rounds = ceil_div(_tiles(problem, p["BM"], sides[0]), max(1, device.compute_units))
@@ -165,7 +165,7 @@ def _tiles_bytes(p: Values) -> int:
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """BM, BN, PARTS, STAGES and GROUPS with which all groups finish first, by a table of costs.
 
-    Given parameters stay. All parts run at once, because they wait for each other.
+    All parts run at once, because they wait for each other.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
     depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)

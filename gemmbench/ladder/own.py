@@ -52,7 +52,6 @@ class ParameterTable(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def preset(self) -> int:
-        """The value in the preset ``default``."""
         return self.values[0] if self.default is None else self.default
 
 
@@ -83,14 +82,14 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 def own_kernel(path: str | Path) -> Variant:
     """The variant of a user's ``.cl`` file, described in the file or in a ``.toml`` of the same name.
 
-    Raises `KernelFileError` if it cannot be read or used; the sentence names file and field.
+    Raises `KernelFileError`; the sentence names file and field.
     """
     return read_variant(own_file(Path(path)))
 
 
 @lru_cache(maxsize=32)
 def read_variant(file: OwnFile) -> Variant:
-    """The variant that a user's file describes, with every formula tried. Raises `KernelFileError`."""
+    """The variant that a user's file describes. Raises `KernelFileError`."""
     description = file.description
     try:
         return _Reader(file, msgspec.toml.decode(description, type=Description)).variant()
@@ -174,7 +173,7 @@ class _Reader:
         return variant
 
     def _presets(self, given: Mapping[str, ParameterTable]) -> dict[str, dict[str, int]]:
-        """The presets, and ``default`` with the default or first values. `ValueError` if one is wrong."""
+        """The presets, and ``default`` with the default or first values."""
         for kind, values_of in self.of.presets.items():
             if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
@@ -235,7 +234,7 @@ class _Reader:
         return (*before, kernel, *([UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
-        """The launches that copy operands, and the arguments that replace them. Adds to `temporaries`."""
+        """The launches that copy operands, and the arguments that replace them."""
         held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
         passes = []
         by_length = {self._operand(name): length for name, length in lengths.items()}
@@ -283,7 +282,7 @@ class _Reader:
         return f"{asked[1]}(1) is always 0, because work_group has one direction; {group} has two"
 
     def _check_lengths(self) -> None:
-        """`ValueError` if the kernel does not get m, n or k, and cannot do without it."""
+        """`ValueError` if the kernel does not get a length that it needs."""
         described = self.of
         given = set(re.findall(r"\w+", " ".join(described.arguments)))
         spare = {"m", "n"}
@@ -297,7 +296,7 @@ class _Reader:
             raise ValueError(f"arguments: {', '.join(missing)} {verb} missing: {why}")
 
     def _kernel(self) -> str:
-        """The name of the kernel: as described, or the only one. `ValueError` if it cannot be."""
+        """The name of the kernel: as described, or the only one."""
         code = _COMMENT.sub(" ", self.file.text)
         macros = re.findall(r"#\s*define\s+(\w+)", code) + re.findall(r"-D(\w+)", " ".join(self.of.options))
         signatures = [
@@ -328,7 +327,7 @@ class _Reader:
         self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
     ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
-        """A function that returns work-items: as described, or a work-group for each tile of C."""
+        """Work-items: as described, or a work-group for each tile of C."""
         if count := len(self.of.work_items):
             if count != len(group):
                 raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
@@ -388,7 +387,7 @@ def _signatures(code: str) -> Iterator[tuple[str, str]]:
 
 
 def _closing(code: str, begin: int) -> int:
-    """The index behind the parenthesis that closes the one at `begin`, or the end."""
+    """The index behind the parenthesis that closes the one at `begin`."""
     depth = 0
     for match in re.compile(r"[()]").finditer(code, begin):
         depth += 1 if match[0] == "(" else -1
@@ -417,7 +416,7 @@ def _positive(name: str, sides: Sequence[Formula]) -> Constraint:
 
 
 def _try(variant: Variant) -> None:
-    """Evaluate every formula with each preset, for 64 x 64 x 64. `ParameterError` if one fails."""
+    """Evaluate every formula with each preset. `ParameterError` if one fails."""
     for kind in variant.parameters.presets:
         family, _, dtype = kind.partition(":")
         dtype = dtype if dtype in variant.needs.dtypes else variant.needs.dtypes[0]

@@ -108,7 +108,7 @@ class Pass:
     once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
-        """The work-group to launch: the planned one, or a smaller one if needed and the kernel allows any.
+        """The planned work-group, or a smaller one if needed and the kernel allows any.
 
         `most` limits its work-items and `sizes` each side. `fixed` keeps a multiplication's planned group.
         """
@@ -295,7 +295,7 @@ class Variant:
         return replace(self, compilation=replace(self.compilation, flags=tuple(flags)))
 
     def batched(self, batch: int) -> Variant:
-        """The variant for several problems of one shape in a launch: the batch is its third dimension."""
+        """The variant for several problems of one shape in a launch, the third dimension."""
         if batch == 1 or not self.files:
             return self
 
@@ -337,8 +337,8 @@ class Variant:
     ) -> dict[str, int]:  # fmt: skip
         """Its parameters for a family of devices (``cpu-pocl``) and a data type; constraints are not checked.
 
-        Presets override each other in the order of `preset_keys`. Then follow values derived from `device`,
-        then `overrides`. Raises `ParameterError` if an override is unknown or a value is below its minimum.
+        Presets in the order of `preset_keys`, then values derived from `device`, then `overrides`. Raises
+        `ParameterError` if one is unknown or below its minimum.
         """
         keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.parameters.presets[key].items()}
@@ -361,10 +361,7 @@ class Variant:
         return [key for key in keys if key in self.parameters.presets]
 
     def broken(self, parameters: Values, dtype: str) -> str:
-        """The sentence of the first constraint that parameters break, or "".
-
-        A data type that the variant lacks counts as the first one that it has.
-        """
+        """The sentence of the first constraint that parameters break, or ""."""
         itemsize = DTYPES[dtype if dtype in self.needs.dtypes else self.needs.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
         return next((each.sentence for each in self.parameters.constraints if not each.rule(known)), "")
@@ -393,7 +390,7 @@ class Variant:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
         The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5. Of equally
-        close ones the first in the order of `space` is chosen.
+        close ones it is the first of `space`.
         """
         names = list(parameters)
         values = [tuple({*self.parameters[name].values, parameters[name]}) for name in names]
@@ -419,8 +416,7 @@ class Variant:
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """What formulas and arguments use, by name: parameters, lengths, layout (or the problem's), extents.
 
-        Lengths are in elements, ``itemsize`` in bytes. ``ta`` and ``tb`` are 1 if kernels read A and B as
-        stored, transposed.
+        Lengths are in elements. ``ta`` and ``tb`` are 1 if kernels read A and B as stored, transposed.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -436,10 +432,7 @@ class Variant:
         return tuple(step for step in self.launches.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes, by the variant's rule or by its groups.
-
-        None if groups make no such tiles, may have any size, or multiply nothing.
-        """
+        """Rows and columns of C that a work-group computes; None if groups make no such tiles."""
         if self.launches.tile:
             return self.launches.tile(parameters)
         sides = []
@@ -575,10 +568,7 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 
 
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
-    """The variant for a problem's layout and batch, adapted by its own `specialize` first.
-
-    An operand stored transposed is read directly where the kernels can, else copied by a first launch.
-    """
+    """The variant for a problem's layout and batch. Operands that it cannot read transposed are copied."""
     if variant.library:
         if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
             units = (*variant.needs.matrix_units, problem.dtype)
@@ -594,7 +584,7 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
 
 
 def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
-    """The variant with a first launch that transposes operand A or B; the other kernels read the copy."""
+    """The variant with a first launch that transposes an operand, for the other kernels."""
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"
     tight = ld in variant.launches.without  # the kernel counts on rows without gaps

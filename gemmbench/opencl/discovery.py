@@ -34,8 +34,8 @@ _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others'
 def list_devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
     """The devices of every platform, in the loader's order; none if there is no driver.
 
-    A wrong or missing answer leaves only that field unknown. `registered` is what `drivers.register` gives;
-    by default it is called here. The environment that it changed is restored.
+    A wrong or missing answer leaves only that field unknown. The environment that `drivers.register` changed
+    is restored.
     """
     registered = registered or drivers.register()
     facts: list[DeviceFacts] = []
@@ -51,9 +51,9 @@ def list_devices(registered: drivers.Registered | None = None) -> tuple[DeviceFa
 
 
 def handle(facts: DeviceFacts) -> Any:
-    """The pyopencl device that facts describe, which may come from another process or a saved run.
+    """The pyopencl device that facts of any process or saved run describe. `LookupError` if there is none.
 
-    It matches by platform, name and driver, preferably at the same position. `LookupError` if none does.
+    It matches by platform, name and driver, preferably at the same position.
     """
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
@@ -163,11 +163,7 @@ def _limits(device: Any) -> dict[str, Any]:
 
 
 def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) -> dict[str, Any]:
-    """The type, and the fields that depend on it: units, memory, caches, warnings.
-
-    Only CPUs have caches here. A CPU has as many units as it may use threads: PoCL counts all cores, and
-    Intel's runtime the allowed ones whatever its variables.
-    """
+    """The type, and the fields that depend on it: units, memory, caches, warnings."""
     bits = _number(device, "TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
     is_cpu = kind == "cpu"
@@ -228,7 +224,7 @@ def c_function(name: str) -> Any:
 
 
 def _query(device: Any, question: int) -> bytes:
-    """The raw answer to a query that pyopencl does not know; empty if it fails."""
+    """The raw answer to a query that pyopencl does not know."""
     ask, answer, length = c_function("clGetDeviceInfo"), (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(answer))
     fails = not ask or ask(handle, question, room, answer, ctypes.byref(length))
@@ -259,7 +255,7 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
 
 
 def cpu_units(cpuinfo: Path = Path("/proc/cpuinfo")) -> tuple[str, ...]:
-    """The units for short types that the first core has, such as ``avx512_vnni``; AMX's only if allowed."""
+    """The units for short types of the first core, such as ``avx512_vnni``; AMX's only if allowed."""
     with contextlib.suppress(OSError):
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("flags"):

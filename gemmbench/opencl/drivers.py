@@ -61,9 +61,9 @@ class Registered:
     warnings: tuple[str, ...] = ()
 
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
-        """The driver of each platform, by the platform's name, vendor and version; None if none matches.
+        """The driver of each platform, by its name, vendor and version; None if none matches.
 
-        Of several, platforms get them in the loader's order, and further platforms the last one.
+        Platforms get several in the loader's order, and further ones the last.
         """
         left: dict[str, list[Driver]] = {}
         seen: set[str] = set()
@@ -99,8 +99,8 @@ _LIBRARIES = {
 def register() -> Registered:
     """Make every driver of this environment visible to the OpenCL loader, except those in `SKIP`.
 
-    Call it before the process's first OpenCL call; later calls return the same result. It changes
-    ``os.environ`` only if necessary. If no temporary folder is writable, a warning names the missing drivers.
+    Call it before the process's first OpenCL call; later calls return the same result. If no temporary folder
+    is writable, a warning names the missing drivers.
     """
     all_drivers, warnings = _all_drivers()
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
@@ -119,10 +119,7 @@ def register() -> Registered:
 
 
 def _all_drivers() -> tuple[list[Driver], list[str]]:
-    """Every driver, those that the loader finds first, and warnings about broken packages.
-
-    NVIDIA's library counts, if it loads, even if no ``.icd`` file names it.
-    """
+    """Every driver, those that the loader finds first, and warnings about broken packages."""
     system = tuple(_system_drivers())
     added = tuple(_listed_in_variable())
     packages, warnings = _python_drivers((*system, *added))
@@ -161,7 +158,7 @@ def _system_drivers() -> Iterator[Driver]:
 
 
 def _icd_files() -> Iterator[tuple[Path, str]]:
-    """Yield every ``.icd`` file with its origin: ``OCL_ICD_VENDORS``, or the system's and conda's folders."""
+    """Yield every ``.icd`` file with its origin."""
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if not asked:
@@ -206,10 +203,7 @@ def _is_path(library: str) -> bool:
 
 
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
-    """The drivers of Intel's and PoCL's pip packages, and warnings about broken packages.
-
-    A driver's `reach` is ``copy`` if `others` include it, else ``missed``.
-    """
+    """The drivers of Intel's and PoCL's pip packages, and warnings about broken ones."""
     entries: list[Driver] = []
     warnings: list[str] = []
     for name, pattern in (
@@ -245,7 +239,7 @@ def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[
 
 
 def _same_build(listed: str, library: Path) -> bool:
-    """Whether an ``.icd`` file's path is this library or a copy: same name and size."""
+    """Whether an ``.icd`` file's path is this library or a copy."""
     if not _is_path(listed):
         return False
     if os.path.realpath(listed) == os.path.realpath(library):
@@ -271,11 +265,7 @@ def _loads(library: str) -> bool:
 
 
 def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
-    """Make a private folder of ``.icd`` files for these drivers, and return the variables to set.
-
-    On Windows there is no folder. Raises `OSError` if no temporary folder is writable, or another user has
-    it.
-    """
+    """Make a private folder of ``.icd`` files, and return the variables to set. Raises `OSError`."""
     if sys.platform == "win32":
         # The registry's drivers stay: this variable adds. The runtime's other DLLs are found on the PATH,
         # some of them not before a kernel is built, so that this is not taken back.
@@ -317,7 +307,7 @@ Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 
 
 def skip_failing(limit_s: float) -> tuple[Problem, ...]:
-    """List each driver's devices in a child process of its own; add drivers that crash or hang to `SKIP`.
+    """List each driver's devices in a child process; add drivers that crash or hang to `SKIP`.
 
     Children run at the same time, each for at most `limit_s`. Returns a message for each failing driver.
     """
@@ -344,7 +334,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
 
 
 def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
-    """How a child that lists a driver's devices failed, or ""; kill it after `limit_s`."""
+    """How a child that lists devices failed, or ""; kill it after `limit_s`."""
     assert child.stdout
     with child:
         child.stdout.readline()
@@ -368,10 +358,7 @@ def signal_name(number: int) -> str:
 
 
 def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, ...]:
-    """Load each driver that shows no device, and return why it shows none, with a fix or "".
-
-    `shown` are the libraries that show a device. No driver is loaded on Windows.
-    """
+    """Load each driver that is not in `shown`, and return why it shows no device, with a fix or ""."""
     listed = [] if shown else [(warning, "") for warning in registered.warnings]
     unseen = [driver for driver in registered.drivers if driver.library not in shown]
     for driver in unseen if sys.platform != "win32" else ():
@@ -406,10 +393,7 @@ def thread_limits(platform: str) -> list[int]:
 
 
 def no_context(library: str, error: object) -> Problem:
-    """What a failure to create a context means, by the driver's library.
-
-    Intel's CPU runtime finds its own files only if no folder in its path has a space.
-    """
+    """What a failure to create a context means, by the driver's library."""
     folders = {str(Path(path).parent) for path in (library, os.path.realpath(library)) if _is_path(library)}
     spaced = next((folder for folder in folders if len(folder.split()) > 1), "")
     if spaced and _LIBRARIES["intel"] in Path(library).name:

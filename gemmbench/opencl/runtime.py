@@ -58,8 +58,7 @@ class BuiltProgram:
 class Runtime:
     """One device of this process: its context, its queues and the programs built for it.
 
-    `queue` times events if the driver can (`has_clock`); `plain_queue` does not. `origin_ns` is the device's
-    clock at the start.
+    `queue` times events if the driver can (`has_clock`). `origin_ns` is the device's clock at the start.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
@@ -82,8 +81,7 @@ class Runtime:
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file (of `root`) with options, built or from the cache of the last 256.
 
-        With a `target`, it is built again from PTX. Raises `NotMeasuredError`, with the driver's log, if it
-        does not compile.
+        With a `target`, it is built again from PTX. Raises `NotMeasuredError` with the driver's log.
         """
         return self._cached_build(file, options, root, target)
 
@@ -104,7 +102,7 @@ class Runtime:
         return BuiltProgram(program, time.perf_counter() - begin, log.strip())
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
-        """The options with gemmbench's OpenCL C version, if none is named, and NVIDIA's verbose log."""
+        """The options with gemmbench's OpenCL C version and NVIDIA's verbose log."""
         names_standard = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
         if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
@@ -134,10 +132,7 @@ class Runtime:
         return kernel, group
 
     def group_limit(self, kernel: Any) -> tuple[int, tuple[int, ...]]:
-        """The most work-items of a compiled kernel, and the group that it was compiled for, or 0s.
-
-        NVIDIA's driver reports 256 without such a group, but launches more: here, the device's maximum.
-        """
+        """The most work-items of a compiled kernel, and the group that it was compiled for, or 0s."""
         info = cl.kernel_work_group_info
         most = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device))
         required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
@@ -147,16 +142,13 @@ class Runtime:
     def fitted(
         self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
     ) -> tuple[Any, tuple[int, ...]]:
-        """The kernel of a pass, and its work-group, made smaller if necessary.
-
-        `fixed` is as in `Pass.group_within`. Raises `NotMeasuredError` if the kernel supports no such group.
-        """
+        """The kernel of a pass, and its work-group, made smaller if necessary (`Pass.group_within`)."""
         sides = self.facts.max_work_item_sizes
         return self.shaped(built, step.kernel, lambda most: step.group_within(values, most, sides, fixed))
 
     @cached_property
     def launch_s(self) -> float:
-        """Wall seconds of an empty kernel on every unit (cached): median of five chains of 50 launches."""
+        """Wall seconds of an empty kernel on every unit: median of five chains of 50 launches."""
         items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
@@ -242,7 +234,7 @@ class Runtime:
 
 
 def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, int]:
-    """A queue that times events, and the time of a trial event in ns. If refused: plain queue, 0."""
+    """A queue that times events, and the time of one in ns. If refused: plain queue, 0."""
     try:
         queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
@@ -268,8 +260,7 @@ def build_failure(file: str, message: str) -> str:
 def errors() -> Iterator[None]:
     """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with status ``failed``.
 
-    A launch that needs too many resources is ``unsupported``. `restart` asks for a new process if memory is
-    lacking or the context unusable. Other exceptions pass.
+    A launch that needs too many resources is ``unsupported``. `restart` asks for a new process.
     """
     try:
         yield
@@ -317,10 +308,7 @@ def choose_memory(mode: str, device: DeviceFacts) -> str:
 
 
 def ask_for_huge_pages(address: int, nbytes: int) -> None:
-    """Ask the system to back 4 MiB or more with huge pages, as numpy does.
-
-    With small pages hardware stops prefetching at every 4 KiB: a comparison with numpy would be unfair.
-    """
+    """Ask the system to back 4 MiB or more with huge pages, as numpy does: small ones stop prefetching."""
     advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, _PAGE) * _PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
         length = (address + nbytes) // _PAGE * _PAGE - begin
@@ -414,7 +402,7 @@ class Mapped(Operand):
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Map the buffer or image for the host and wait. An image is mapped again if its rows are padded."""
+        """Map for the host and wait. An image is mapped again if its rows are padded."""
         flags = _map_flags(discard)
         if self._host is None and not math.prod(self._held):
             queue.finish()
@@ -484,10 +472,7 @@ class SharedMemory(Operand):
     """Shared virtual memory: one address for host and device."""
 
     def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, fine: bool) -> None:
-        """Allocate the memory; coarse-grained memory (not `fine`) belongs to the device at first.
-
-        Raises `NotMeasuredError` if the device lacks it, or for an image.
-        """
+        """Allocate the memory. Raises `NotMeasuredError` if the device lacks it, or for an image."""
         super().__init__(runtime, shape, dtype, image)
         if lack := _lacks_svm(runtime.device, fine):
             raise NotMeasuredError("unsupported", lack)
@@ -541,7 +526,7 @@ def operand(
     """Memory for a matrix, as a buffer or an image. `mode` is ``mapped``, ``svm``, ``svm-fine`` or a copy.
 
     Copies are ``staged`` through page-locked host memory, or else pageable. `behind` asks for bytes for
-    guards; `Operand.behind` is how many there are. Raises `NotMeasuredError` if it cannot be had.
+    guards. Raises `NotMeasuredError` if it cannot be had.
     """
     with errors():
         if mode == "mapped":
@@ -564,8 +549,7 @@ def resources_of(
 ) -> tuple[Resources, ...]:  # fmt: skip
     """Registers, memory and work-group of each kernel that a problem needs, in launch order.
 
-    Kernels that run only once are omitted. `programs` is by file. `fixed` is as for `Runtime.fitted`. Raises
-    `NotMeasuredError` if a kernel cannot be created.
+    `programs` is by file. `fixed` is as for `Runtime.fitted`. Raises `NotMeasuredError`.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
@@ -636,10 +620,9 @@ def released(text: str, target: str) -> str:
 
 
 def rebuild_from_ptx(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
-    """A program built again from its own PTX for a target, with the target's marked instructions.
+    """A program built again from its own PTX for a target. Raises `NotMeasuredError`.
 
-    `file` is for messages. The seconds are of both builds. Raises `NotMeasuredError` if the driver's binary
-    is no PTX for the target, or does not assemble.
+    `file` is for messages. The seconds are of both builds.
     """
     begin = time.perf_counter()
     with errors():

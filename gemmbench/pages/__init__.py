@@ -168,7 +168,7 @@ def _devices(run: Run) -> list[str]:
 
 
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
-    """The fastest kernels of each device and type at their best problems, and sentences on the best."""
+    """The fastest kernels of each device and type at their best problems, with sentences."""
     scope, rated = rates.view_scope(*shown), dict[tuple[str, str], dict[str, list[_Top]]]()
     for run in shown:
         gemms = [row for row in run.rows if row.kind == "gemm"]
@@ -230,7 +230,7 @@ def _positions(run: Run, row: Row) -> Sequence[int]:
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Group runs of the same cases on one machine. A tuning run is a group of its own."""
+    """Group runs of the same cases on one machine. A tuning run stays alone."""
     groups: dict[object, list[Run]] = {}
     for run in runs:
         host = run.header.host
@@ -253,10 +253,7 @@ def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw
 
 
 def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSection]:
-    """Yield the fastest kernel of each run at the problems that runs share, for each device.
-
-    `names` has names by the `id` of a run.
-    """
+    """Yield the fastest kernel of each run at the problems that runs share, for each device."""
     scope, by_device = rates.view_scope(*runs), dict[str, _Problems]()
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
@@ -298,7 +295,7 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
 
 
 def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
-    """The other runs without GEMMs on a device of this run. They provide its peak and bandwidth."""
+    """The other runs without GEMMs on a device of this run, which provide its peak and bandwidth."""
     titles = {device.title for device in run.header.devices}
     return [
         other

@@ -34,7 +34,7 @@ class Form:
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
-        """Why a device cannot run this form: it lacks a compute capability or an extension; "" if it can."""
+        """Why a device cannot run this form, or ""."""
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
@@ -78,7 +78,6 @@ class ChainProbe:
         return tuple({"width": width} for width in widths if width in self.widths)
 
     def usable(self, device: DeviceFacts, dtype: str) -> tuple[Form, ...]:
-        """The forms that a device supports, as far as its description says."""
         return tuple(form for form in self.forms[dtype] if not form.lacks(device))
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
@@ -293,7 +292,7 @@ def expected_sums(
 ) -> HostArray:  # fmt: skip
     """The sum over all chains and lanes of each work-item, as a kernel of ``chains.clh`` should store it.
 
-    With `merged`, all chains start with the first one's seed, as a compiler might merge them.
+    With `merged`, all chains have the first one's seed, as if a compiler merged them.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)

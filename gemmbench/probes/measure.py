@@ -66,8 +66,7 @@ class _Task:
         return Race(self.instrument, self.case, self.device, self.policy, hopeless, failure=failure)
 
 
-def with_verdict(row: Row, evidence: FigureEvidence) -> Row:
-    """The row with the verdict on its evidence; its status is wrong if the verdict is."""
+def _with_verdict(row: Row, evidence: FigureEvidence) -> Row:
     check = races.judge_figure(evidence)
     if check.verdict == "wrong":
         return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
@@ -79,7 +78,7 @@ def measure_probe(
 ) -> Stages:
     """Measure the case of a probe: yields its stages, and returns its row.
 
-    `known` has what earlier rows of a device have shown. Raises `NotMeasuredError` if there is no rate.
+    `known` is what earlier rows of a device have shown. Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
     known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
@@ -98,10 +97,7 @@ def _event_over_wall(batches: Sequence[Batch]) -> float:
 
 
 def _measure_arithmetic(task: _Task) -> Stages:
-    """Race a compute probe's kernels, check and sample the fastest, and judge its best batch.
-
-    Samples are event times, or wall times if events disagree with them.
-    """
+    """Race a compute probe's kernels, check and sample the fastest, and judge its best batch."""
     probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("trying variants")
     with task.race(_HOPELESS) as race:
@@ -141,7 +137,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
             unrolling=race.unrolling(winner, subject.unrolling),
             subject=subject,
         )
-        row = with_verdict(row, evidence)
+        row = _with_verdict(row, evidence)
         if not task.policy.energy or row.status != "ok":
             return row
         yield Staged("measuring energy")
@@ -152,9 +148,8 @@ def _measure_arithmetic(task: _Task) -> Stages:
 def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: Known) -> None:
     """Race numbers of chains (recurrences of a work-item), then forms (ways to write a step), then unrolling.
 
-    Further widths of a type only race the first form and the one that won, with as many chains, or elements,
-    unless they are below 90 % of the best so far. `known` keeps what won. Raises `NotMeasuredError` if no
-    form compiles.
+    Further widths of a type race only the first form and the winner, unless they are below 90 % of the best
+    so far. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -196,10 +191,7 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
 
 
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
-    """Race chains (products of a warp) and work-groups per unit, and the best at the other unroll depths.
-
-    `known` keeps the winner: for other operands only that is raced.
-    """
+    """Race chains (products of a warp) and groups per unit, then unrolling. `known` keeps the winner."""
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
     pairs = [(int(won["chains"]), int(won["groups"]))] if won else product(probe.chains, probe.groups)
@@ -242,7 +234,7 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
         conditions=sampled.conditions,
     )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-    return with_verdict(
+    return _with_verdict(
         row, FigureEvidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY)
     )
 
@@ -281,7 +273,7 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
 
 
 def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
-    """Whether mapping takes more than twice as long for four times the bytes, so that it transfers data."""
+    """Whether mapping four times the bytes takes more than twice as long."""
     if task.device.unified_memory:
         return False
     key = ("mapping moves data", probe.direction)

@@ -103,10 +103,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
-
-    Ways whose arrays exceed local memory or the set are omitted, and of a read those without a loop.
-    """
+    """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer."""
     if probe.kind == "latency":
         return ({},)
     if probe.kind == "transfer":
@@ -206,8 +203,7 @@ _LARGEST_TRANSFER = 256 * MIB
 def set_bytes(device: DeviceFacts) -> int:
     """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
-    A GPU with its own memory uses a 16th of it if that is more, so that launches take a millisecond: an event
-    is 3 us too long.
+    A GPU with its own memory uses a 16th of it if that is more: an event is 3 us too long.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
@@ -243,7 +239,7 @@ def _most_bytes(device: DeviceFacts) -> int:
 
 
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
-    """A case, or skip without images, for each row of each probe of the families, on every device."""
+    """A case, or a skip without images, for each row of the families, on every device."""
     return tuple(
         _case_or_skip(index, device, probe, parameters)
         for index, device in enumerate(devices)
@@ -312,8 +308,8 @@ class RepeatedTable:
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
 
-        In each of `visits` visits, a group starts at a hashed one of `blocks` blocks (a power of two) of
-        `block` elements and reads `steps` blocks, wrapping around.
+        In each visit, a group reads `steps` blocks from a hashed one of `blocks` (a power of two) on,
+        wrapping around.
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
@@ -349,10 +345,7 @@ def _hash(words: HostArray) -> HostArray:
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
-    """A random cycle through `nodes` nodes that are `spacing` elements apart in memory.
-
-    Returns the memory's contents, each node with the position of the next, and the positions from 0 on.
-    """
+    """A random cycle through `nodes` nodes that are `spacing` elements apart: memory, and the positions."""
     order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
     order = np.roll(order, -int(np.argmin(order)))
     places = order * np.uint32(spacing)

@@ -52,7 +52,7 @@ class ProbeBench:
             return self.run(work, count)
 
     def release(self) -> None:
-        """Nothing to do: buffers go with the last reference."""
+        """Buffers go with the last reference."""
 
 
 Make = Callable[[Parameters], ProbeBench]
@@ -70,7 +70,7 @@ class Launcher:
     build: Built  # of its program
 
     def enqueue(self, arguments: Sequence[Any], items: int = 0) -> Any:
-        """Enqueue a launch, perhaps with another number of work-items; its event."""
+        """Enqueue a launch, perhaps with another number of work-items."""
         self.kernel.set_args(*arguments)
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (items or self.items,), (self.group,))
 
@@ -88,10 +88,9 @@ def make_launcher(
     runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
     built: BuiltProgram | None = None, any_group: bool = False,
 ) -> Launcher:  # fmt: skip
-    """A kernel with its number of work-items and its work-group, from a file compiled with options.
+    """A kernel with its geometry, from a file compiled with options; `any_group`: a smaller one will do.
 
-    With `any_group`, the group is halved until the kernel takes it. Raises `NotMeasuredError` if the file
-    does not compile, or the group is too large.
+    Raises `NotMeasuredError` if the file does not compile, or the group is too large.
     """
     built = built or runtime.build(file, options)
     build = Built(built.seconds, source=fingerprint((file,), options))
@@ -102,7 +101,7 @@ def make_launcher(
 
 
 def time_launches(queue: Any, enqueue: Enqueue, work: int, count: int = 1) -> Batch:
-    """Mean seconds of `count` launches of so much work, one after another; wall time without event times."""
+    """Mean seconds of `count` launches, one after another; wall time without event times."""
     begin = time.perf_counter()
     events = [enqueue(work) for _ in range(count)]
     queue.finish()
@@ -164,7 +163,7 @@ class MemoryRow:
         return make_launcher(self.runtime, probe.file, options, probe.kernel, items, group)
 
     def filled(self, elements: int, offset: int = 0) -> Any:
-        """A buffer of the table's endless sequence of floats from an offset on. Waits until it is filled."""
+        """A buffer of the table's endless sequence of floats from an offset on, once it is filled."""
         runtime, buffer = self.runtime, self.runtime.buffer(elements * FLOAT_BYTES)
         group = 1 if runtime.facts.type == "cpu" else min(256, runtime.facts.max_work_group_size)
         items = self.compute_units * _GROUPS_PER_UNIT * group
@@ -206,7 +205,7 @@ class MemoryRow:
         )
 
     def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], HostArray]) -> str:
-        """The first difference from the expected words in 64 spread slices of at most 4096 words; or ""."""
+        """The first difference from the expected words in 64 spread slices; or ""."""
         length = min(elements, _SLICE_ELEMENTS)
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
             right = self.read(buffer, int(first), length) == expected(int(first), length).view(_WORD)
@@ -227,7 +226,7 @@ _SLOTS = 1 << 20  # words that collect the sums of a pass without a loop
 
 
 class _Passes:
-    """Makes kernels that go once through a set of vectors or texels; four units of work are a launch."""
+    """Makes kernels that go once through a set; four units of work are a launch."""
 
     may_be_flat = True  # without a loop, a launch on a part has fewer work-items
 
@@ -345,7 +344,7 @@ class ImageProbe(_Passes):
         return self._image, self.target, *map(np.uint32, (self._width_shift, first, count))
 
     def choose_part(self, launch: Enqueue) -> None:
-        """Choose all texels, or a power of two of them that takes 0.05 s at most, by the first kernel."""
+        """Choose all texels, or a power of two of them that takes 0.05 s at most."""
         if self.part:
             return
         sample = max(_PARTS, self.units >> _SAMPLE_SHIFT)
@@ -371,7 +370,7 @@ _CHECKED_VISITS = 256
 
 
 class _Loops:
-    """Makes kernels that loop over a set of so many elements, with a sum for each work-item."""
+    """Makes kernels that loop over a set, with a sum for each work-item."""
 
     def __init__(self, row: MemoryRow, elements: int) -> None:
         self._row = row
@@ -385,9 +384,9 @@ class _Loops:
         self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
         expected: Callable[[int], tuple[int, HostArray]], notes: tuple[str, ...] = (),
     ) -> ProbeBench:  # fmt: skip
-        """A kernel that takes `numbers` and then the number of trips (iterations), each of `trip_bytes`.
+        """A kernel that takes `numbers` and then the number of trips, each of `trip_bytes`.
 
-        `expected` gets the trips of the last launch, and returns how many to check instead, and their sums.
+        `expected` returns how many trips to check, and their sums.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
@@ -407,10 +406,7 @@ class _Loops:
 
 
 def working_set(row: MemoryRow) -> Make:
-    """A set of global memory of one size. A trip is a visit of each work-group to a random block.
-
-    A visit reads about 64 KiB. A measured launch makes two trips or more, and reads at least the whole set.
-    """
+    """A set of one size. A trip is a visit of each work-group to 64 KiB at a random place."""
     nbytes = int(row.parameters["bytes"])
     loops = _Loops(row, nbytes // FLOAT_BYTES)
 
@@ -462,10 +458,7 @@ _MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
 
 
 def chase(row: MemoryRow) -> Make:
-    """A random cycle through a set of one size. A unit of work is a hop, which waits for the one before.
-
-    A launch goes on where the last one ended. A check starts at the cycle's start and compares the end.
-    """
+    """A random cycle through a set of one size. A unit of work is a hop, which waits for the one before."""
     runtime = row.runtime
     spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
     contents, order = memory.random_cycle(int(row.parameters["bytes"]) // spacing, spacing // FLOAT_BYTES)
@@ -538,10 +531,7 @@ def _transfer_bench(
     values: HostArray, way: str, transfer: Callable[[], float], blank: Callable[[], None],
     result: Callable[[], HostArray],
 ) -> ProbeBench:  # fmt: skip
-    """A way to transfer everything once; `transfer` returns the seconds that count.
-
-    The check erases the target, transfers, and compares all bits. `way` is the row's choice.
-    """
+    """A way to transfer everything once, and to compare all bits."""
 
     def check() -> str:
         blank()

@@ -36,10 +36,7 @@ class ProbeExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: ProbeBench | None, problem: Gemm | None = None
     ) -> ProbeBench:
-        """The bench of a candidate, whose parameters include the row's; it shares the buffers of `like`.
-
-        Ignores `policy` and `problem`. Raises `NotMeasuredError`.
-        """
+        """The bench of a candidate, which shares the buffers of `like`. Raises `NotMeasuredError`."""
         with errors():
             make = like.make if like and like.make else self._allocate(case)
             bench = make(case.parameters)
@@ -86,7 +83,7 @@ def chains(runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> Make:
             return launcher.enqueue((seeds, coefficients, sums, np.int32(trips)))
 
         def check(_: int, steps: int = unroll) -> str:
-            """How the sums of three iterations, each `steps` steps a chain, differ from the host's, or ""."""
+            """How the sums of three iterations differ from the host's, or ""."""
             got = np.empty(items, stored.numpy)
             _launch_and_read(runtime, sums, got, lambda: enqueue(_CHECKED_TRIPS))
             host = operands(form.recurrence)[0]
@@ -162,7 +159,7 @@ def matrix_tiles(runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: P
 
 
 def _launch_and_read(runtime: Runtime, results: Any, got: HostArray, launch: Callable[[], Any]) -> None:
-    """Launch a kernel and read the results into `got`. What is not written is NaN, which cannot pass."""
+    """Launch a kernel and read `got`. What is not written is NaN, which cannot pass."""
     got.view(np.uint8).fill(0xFF)
     cl.enqueue_copy(runtime.queue, results, got)
     launch()

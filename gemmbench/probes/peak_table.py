@@ -162,7 +162,7 @@ def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
 
 
 def _is_verified(row: Row) -> bool:
-    """Whether a row is ok and its evidence holds. Launches of an empty kernel have nothing to verify."""
+    """Whether a row is ok and its evidence holds. A launch has nothing to verify."""
     is_launch = row.kind == "latency" and not is_sized(row)
     return row.status == "ok" and (row.check.verdict == "ok" or is_launch)
 
@@ -176,7 +176,7 @@ def _grid(
     column: Callable[[Row], str], rate: Callable[[Row], Rate | None], divisor: float,
     more: Columns[Row] = MappingProxyType({}),
 ) -> Sheet:  # fmt: skip
-    """A table of verified rates by line and column, the best of each line, and `more` columns of that."""
+    """A table of verified rates by line and column, and `more` columns of the best of each line."""
     lines = by_key((line(row), row) for row in rows)
     lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}
     at = {(name, column(row)): row for name, each in lines.items() for row in each}
@@ -205,7 +205,7 @@ def _grid(
 
 
 def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
-    """A figure with its mark, ``?`` if it is not verified, ``-`` if it was not measured, or a failure."""
+    """A figure with its mark, ``?`` if it is not verified, ``-`` if not measured, or a failure."""
     if row is None:
         return Cell("")
     if row.status in FAILED:

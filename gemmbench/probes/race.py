@@ -33,10 +33,7 @@ _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
 def control_case(device: DeviceFacts | None, case: Case) -> Case:
-    """A multiply-add kernel that keeps all cores of a CPU busy; without a device, a product by its BLAS.
-
-    Its time shows whether others use the cores.
-    """
+    """A kernel on all cores of a CPU, or the BLAS's product: its time shows whether others use them."""
     if device is None:
         return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
     loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": "4"}
@@ -49,7 +46,7 @@ def amount(prepared: Prepared) -> int:
 
 
 def trips_for(handle: Handle, wanted_s: float) -> int:
-    """The units of work (iterations) that last about ``wanted_s``, found with launches of growing length."""
+    """The units of work that last about ``wanted_s``, found with launches of growing length."""
     least, most = handle.prepared.trips
     if least == most:
         return most
@@ -65,7 +62,7 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
 
 
 def with_sampled_work(handle: Handle) -> Handle:
-    """A handle with as much work in a problem as lasts about 10 ms, or 3 ms between control bursts."""
+    """A handle with as much work as lasts about 10 ms, or 3 ms between control bursts."""
     return replace(handle, work=trips_for(handle, quiet.BATCH_S if handle.bursts else LAUNCH_S))
 
 
@@ -85,8 +82,8 @@ class RaceEntry:
 class Race(AbstractContextManager["Race"]):
     """Candidates of a case and their rates: a context manager that holds their handles.
 
-    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why one was
-    refused last. `survivor` is a handle that outlives the race.
+    A candidate `hopeless` times slower than the best is not run again. `failure` is why one was refused last.
+    `survivor` is a handle that outlives the race.
     """
 
     instrument: Instrument
@@ -106,7 +103,7 @@ class Race(AbstractContextManager["Race"]):
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
-        """Prepare candidates and time launches of about 4 ms. Whether there are any that are not refused."""
+        """Prepare candidates and time launches of about 4 ms. Whether any is not refused."""
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
         for handle in handles:
             least, most = handle.prepared.trips
@@ -156,9 +153,9 @@ class Race(AbstractContextManager["Race"]):
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
-        """The rate per step with the deepest unrolling over the shallowest of those like `best`, or None.
+        """The rate per step with the deepest unrolling over the shallowest, of those like `best`; or None.
 
-        If the ratio exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
+        If it exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
         """
         choice = best.prepared.built.choice
         depths = {
@@ -234,10 +231,7 @@ def doubling(
     handle: Handle, work: int, tolerance: float, budget_s: float, launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
 ) -> float:  # fmt: skip
-    """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
-
-    `seconds` reads a batch's clock.
-    """
+    """The time of twice the work over that of the work: 2 unless a loop does less than it should."""
     clock = handle.prepared.clocks[0]
     return time_ratio(
         lambda: seconds(handle.batch(clock, launches, work)),
@@ -325,7 +319,7 @@ def events_agree(event_over_wall: float) -> bool:
 def compare_results(got: HostArray, expected: HostArray, dtype: DType, slack: float = _SLACK) -> str:
     """The first stored result that differs from the host's, and how many do; or "". NaN differs.
 
-    Integers must be equal. Others may be off by `slack` times the type's eps, relative to 1 plus the largest.
+    Integers must be equal. Others may be off by `slack` times eps, relative to 1 plus the largest.
     """
     values = decode(got, dtype)
     allowed = slack * dtype.eps * (1 + np.abs(expected).max(initial=0)) if dtype.is_float else 0

@@ -47,7 +47,7 @@ _ABOVE_PEAK = 1.005  # of the measured peak: shown as 101 %
 def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """A note for each status and reason of rows that are not ok, the worst first; at most eight notes.
 
-    `rows` are all rows of the table, `where` gives a row's place in it, and `each` is the word for a place.
+    `rows` are all rows of the table, and `where` gives a row's place in it.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -96,7 +96,7 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list
 
 
 def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) -> str:
-    """The row with the widest range of its rate: ``; widest: cpu-packed at 512, 35.2 to 118 GFLOPS``."""
+    """The widest range of a rate: ``; widest: cpu-packed at 512, 35.2 to 118 GFLOPS``."""
     pairs = ((row, scope) for row in rows for scope in scopes or ("kernel",))
     known = [(each, row) for row, scope in pairs if (each := claims.evidence(run, row, scope))]
     if not known:
@@ -130,7 +130,7 @@ def is_shown(run: Run, rows: Iterable[Row]) -> bool:
 def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str, *scopes: str) -> list[Note]:
     """Notes on rows that are not ok, doubtful, uncertain or over budget, and on the driver, with places.
 
-    `scopes` are the table's. Other arguments are as of `failures_by_reason`.
+    `each` is the word for a place. `scopes` are the table's.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -239,8 +239,7 @@ def rate_cell(run: Run, row: Row | None, scope: str, divisor: float, best: bool 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
     """List kernels and where they appear: ``naive at 1024, 2048; tiled at 2048``; for probes only where.
 
-    `every` is the number of all places, or 0 if unknown. All of them are ``every size``, with the word
-    `each`.
+    `every` is the number of all places, or 0 if unknown; all of them are ``every size``.
     """
     if all(row.kind != "gemm" for row in rows):
         # "float, width 2" and "float, width 4" are "float, width 2, 4"
@@ -252,12 +251,11 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
 
 
 def _at(labels: Sequence[str], every: int, each: str) -> str:
-    """``512, 1024``, or ``every size`` if these labels are all."""
     return f"every {each}" if every > 1 and len(labels) == every else ", ".join(labels)
 
 
 def _counted(names: Sequence[str]) -> list[str]:
-    """The names of kernels. More than three combinations of a kernel become a count."""
+    """The names of kernels. More than three combinations of one become a count."""
     kernels = by_key((name.partition(" ")[0], name) for name in names)
     parts = []
     for kernel, several in kernels.items():

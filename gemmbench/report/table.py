@@ -169,11 +169,11 @@ class _Trimmed:
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print objects, without cutting lines that are wider than the terminal: pictures and paths."""
+        """Print without cutting lines that are wider than the terminal."""
         super().print(*objects, **{"crop": False, **options})
 
     def on_broken_pipe(self) -> None:
-        """Let the caller handle it. Rich would end the process with status 1, which means a wrong result."""
+        """Let the caller handle it. Rich would end the process with status 1."""
         raise BrokenPipeError
 
 
@@ -190,7 +190,7 @@ def stack(sheets: Iterable[RenderableType]) -> RenderableType:
 
 
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
-    """Wrap text at spaces to a width in characters, longer words stay whole. Further lines have an indent."""
+    """Wrap text at spaces; longer words stay whole, and further lines have an indent."""
     lines = Text(text, style=style, overflow="ignore").wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
@@ -204,10 +204,7 @@ def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
 def _split_columns(
     widths: Sequence[int], blocks: Sequence[int], keys: tuple[int, int], width: int
 ) -> list[list[int]]:
-    """Divide columns among tables that fit a width in characters, keeping blocks (of these lengths) whole.
-
-    `keys` counts the key columns of the first table and of further ones.
-    """
+    """Divide columns among tables that fit a width; `keys` are the key columns of first and further ones."""
     tables: list[list[int]] = [[]]
     used, start = (sum(widths[:count]) + count - 1 for count in keys)
     column = keys[0]

@@ -70,8 +70,8 @@ def ceiling(
 ) -> Ceiling | None:
     """The theoretical peak of multiply-adds in flop/s, of NVIDIA's devices; None if it is unknown.
 
-    `matrix` means the tensor cores. `max_mhz` is NVML's maximum clock. OpenCL's clock, used without it, may
-    be exceeded by up to 25 %.
+    `matrix` means the tensor cores. `max_mhz` is NVML's maximum clock, by default OpenCL's, which may be
+    exceeded by up to 25 %.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
@@ -95,8 +95,7 @@ def upper_bound(
 ) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
-    A CPU's limit is two 512-bit multiply-adds a cycle, or with `matrix` an AMX product in 16, on every core
-    at 7 GHz.
+    That is two 512-bit multiply-adds a cycle, or with `matrix` an AMX product in 16, on every core at 7 GHz.
     """
     if device.type != "cpu" or device.compute_units < 1:
         return ceiling(device, dtype, matrix, max_mhz)

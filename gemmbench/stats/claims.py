@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Claim(Interval):
-    """The rates between which a true rate lies, in flop/s, and whether it may be stated without ``~``."""
+    """The rates between which a true rate lies, in flop/s, and whether it is stated without ``~``."""
 
     is_certain: bool
 
@@ -52,7 +52,7 @@ def compared(run: Run, device: int, row: Row | None, scope: str) -> Claim | None
 
 
 def mean(known: Iterable[Claim]) -> Claim:
-    """What is known of the geometric mean of rates. Its interval is that of the ends, so it is wide."""
+    """What is known of the geometric mean of rates, with the means of the ends."""
     every = tuple(known)
     median, low, high = (
         geometric_mean([getattr(each, end) for each in every])
@@ -121,6 +121,6 @@ def contenders(known: Mapping[_T, Claim]) -> list[_T]:
 
 
 def fastest(known: Mapping[_T, Claim]) -> _T | None:
-    """The one that is known to exceed all others; None if there is none, or nothing to compare it with."""
+    """The one that is known to exceed all others; None if there is none, or nothing to compare."""
     left = contenders(known)
     return left[0] if len(left) == 1 < len(known) and known[left[0]].is_certain else None

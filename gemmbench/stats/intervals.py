@@ -40,8 +40,8 @@ class Interval:
     def finding(self, threshold: float) -> Finding:
         """What a ratio of times, new over old, shows: the only rule by which anything is slower or faster.
 
-        A row is slower if its whole interval is above 1 + threshold, faster if below 1 - threshold, unchanged
-        if between. Otherwise, and if the ends are unknown (NaN), it cannot be told.
+        Slower if the whole interval is above 1 + threshold, faster if below 1 - threshold, unchanged if
+        between. Otherwise, and if the ends are unknown (NaN), it cannot be told.
         """
         if self.is_above(1 + threshold):
             return "slower"
@@ -123,7 +123,7 @@ def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summar
     """The ratio of first to second seconds of interleaved batches, with its 95 % interval.
 
     The order within pairs alternates, so each sample is the geometric mean of two successive pairs. An odd
-    last pair is dropped unless it is the only one. `ValueError` if the lists are empty or differ in length.
+    last pair is dropped unless it is the only one. `ValueError` if lists are empty or differ in length.
     """
     ratios = [own / other for own, other in zip(first, second, strict=True)]
     pairs = [math.sqrt(a * b) for a, b in zip(ratios[::2], ratios[1::2], strict=False)]

@@ -29,7 +29,7 @@ class Curve:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is an OpenCL kernel of the ladder or the user, which has a source, and no library."""
+        """Whether it is an OpenCL kernel, which has a source, and no library."""
         return any(row.source for row in self.rows.values())
 
 
@@ -76,7 +76,7 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
     """The GEMM rows of a run as a panel for each device and data type, with the host's rows of the type.
 
-    `axis` is m or k, and `order` is as for `to_curves`.
+    `axis` is m or k, `order` as for `to_curves`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -99,10 +99,10 @@ def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
 def to_curves(
     rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
 ) -> tuple[Curve, ...]:
-    """Group rows of one device (and the host) and one data type into series over size, by their title.
+    """Group rows of one device (and the host) and one data type into curves over size, by their title.
 
-    Rows of a size that differ in parameters become several series. They follow `order` (variants); the host's
-    are last.
+    Rows of a size that differ in parameters become several. They follow `order` (variants); the host's are
+    last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}

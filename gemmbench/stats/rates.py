@@ -114,10 +114,7 @@ def _chained(samples: Mapping[str, object], scope: str) -> str:
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """Return an ok row as wrong, with a reason, if its median rate is above the theoretical peak.
-
-    Others than GEMMs and the probe ``flops`` are not judged.
-    """
+    """Return an ok GEMM, or row of ``flops``, as wrong if its median rate is above the theoretical peak."""
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
         return row
@@ -146,10 +143,7 @@ class Split:
 
 
 def split_parts(parts: Mapping[str, Sequence[float]]) -> Split | None:
-    """Select the problem with the median total time (the lower of two); None without parts.
-
-    `parts` has seconds for each problem by part, as `Row.parts`.
-    """
+    """Select the problem with the median total time (the lower of two); None without parts."""
     names = [name for name in PARTS if name in parts]
     if not names:
         return None
@@ -254,10 +248,7 @@ def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
 
 
 def slowed(run: Run, row: Row, scope: str = "") -> float:
-    """How much other programs may have slowed the samples of a scope, as a fraction; 0 if enough are quiet.
-
-    By default of the finest scope. Rows of earlier versions have bursts of the whole row.
-    """
+    """How much other programs may have slowed a scope's samples, as a fraction; 0 if enough are quiet."""
     samples = row.samples.get(scope or finest_scope(row) or "")
     if samples and samples.bursts_s:
         return 0.0 if samples.is_complete else max(_LACKING, quiet.loss(samples))
@@ -301,7 +292,7 @@ def _best_burst(run: Run) -> float:
 def best_burst(rows: Iterable[Row]) -> float:
     """The seconds of a fast control burst (a fixed CPU kernel around rows); infinite without any.
 
-    It is the 10 % quantile of the run's own bursts, or the median of cached rows if that is faster.
+    It is the 10 % quantile of the run's own, or the median of cached rows if that is faster.
     """
     own: list[float] = []
     cached: list[float] = []
@@ -350,8 +341,8 @@ def peak(
     """The measured peak for a device's GEMMs of a type; None if there is none, as for the host.
 
     `matrix` selects tensor cores or ordinary units, None the better of those that the GEMMs used. `others`
-    are searched in order for the same device. `sums` is the type that tensor cores add up in, "" for any,
-    None for that of the run's GEMMs.
+    are searched for the same device. `sums` is the type that tensor cores add up in, "" for any, None for
+    that of the run's GEMMs.
     """
     if device == HOST:
         return None
@@ -407,7 +398,7 @@ def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -
 
 
 def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    """The type that a run's ok GEMMs of a type add up in on one kind of units; "" if none or several."""
+    """The type that a run's ok GEMMs of a type add up in; "" if none or several."""
     added = {
         row.sums
         for row in run.rows
@@ -470,7 +461,7 @@ class Versus(Interval):
 def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless ok and their batches alternated.
 
-    It is in `scope`, or the next wider one that both have. Outside the host scope, a CUDA graph has priority.
+    It is in `scope`, or the next wider one of both. Outside the host scope, a CUDA graph has priority.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None

@@ -154,7 +154,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows from the last sequence of finalists on, without rows of the search; empty without any."""
+    """The rows from the last sequence of finalists on, without rows of the search."""
     starts = [
         index
         for index, row in enumerate(rows)
@@ -237,7 +237,7 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
 
 
 def _parameter(attempt: Attempt, name: str) -> Cell:
-    """The value of a parameter, or the kernel's own choice; ``own`` if that depends on the problem."""
+    """The value of a parameter; ``own`` if the kernel's choice depends on the problem."""
     values = {row.parameters.get(name, row.choice.get(name, "-")) for row in attempt.rows}
     return Cell(clean(str(values.pop())) if len(values) == 1 else "own")
 

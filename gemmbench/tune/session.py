@@ -236,10 +236,7 @@ class Tuner:
         self.finals()
 
     def search(self) -> None:
-        """Measure the shipped preset, then others until 70 % of the budget is spent.
-
-        Raises `RunFileError` if the cache holds rows of other kernel sources.
-        """
+        """Measure the shipped preset, then others until 70 % of the budget is spent."""
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
         begin = self.clock()
@@ -354,7 +351,7 @@ class Tuner:
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
-        """Measure a case, and return its row unsaved. The shipped preset gets a second, patient attempt."""
+        """Measure a case, unsaved. The shipped preset gets a second, patient attempt."""
         if isinstance(step, Skip):
             return step.row
         self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
@@ -412,7 +409,7 @@ class Cache:
             self._add(row)
 
     def find(self, key: RowKey) -> Row | None:
-        """The saved row of a case of the search; None if the case must be measured."""
+        """The saved row of a case of the search; None if it must be measured."""
         return self._searched.get(key)
 
     def append(self, row: Row) -> None:
@@ -420,7 +417,7 @@ class Cache:
         self._add(row)
 
     def _add(self, row: Row) -> None:
-        """Add a row. `find` returns it from now on, if another call would give the same result."""
+        """Add a row. `find` returns it from now on, if another call would give the same."""
         self.rows.append(row)
         if row.phase != TRIAL:
             return

@@ -58,7 +58,7 @@ class Finals:
 
 
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
-    """Build the configurations of a variant that meet its constraints and can run all problems on a device.
+    """The configurations of a variant that can run all problems on a device.
 
     Launch parameters that the variant chooses vary too, up to 10,000 combinations. Raises `TuningError` if
     nothing can be tuned.
