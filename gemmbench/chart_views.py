@@ -41,76 +41,37 @@ def _compared(runs: Sequence[Run], _: Families) -> Iterable[Pane]:
 
 _SIZES = "at several sizes, square or with only k varying"
 # If several suit a run, the first is its default.
+# fmt: off
 KINDS: dict[str, Kind] = {
-    "throughput": Kind(
-        "GFLOPS versus size, with libraries and the measured peak",
-        f"measured GEMM rows {_SIZES}",
-        gemm_chart.throughput,
-    ),
-    "host-device": Kind(
-        "GFLOPS versus size, with and without transfers, and the break-even size",
-        f"GEMM rows measured in the host scope {_SIZES}",
-        gemm_chart.host_device,
-    ),
+    "throughput": Kind("GFLOPS versus size, with libraries and the measured peak",
+                       f"measured GEMM rows {_SIZES}", gemm_chart.throughput),
+    "host-device": Kind("GFLOPS versus size, with and without transfers, and the break-even size",
+                        f"GEMM rows measured in the host scope {_SIZES}", gemm_chart.host_device),
     "time": Kind("time for one problem versus size", f"measured GEMM rows {_SIZES}", gemm_chart.time_panes),
     "energy": Kind("joules for one problem versus size", f"measured energy {_SIZES}", gemm_chart.energy),
-    "versus": Kind(
-        "the rate relative to that of the --versus kernel, at each size",
-        f"rows measured with --versus {_SIZES}",
-        gemm_chart.versus_panes,
-    ),
-    "workloads": Kind(
-        "GFLOPS of the fastest kernels for each shape",
-        "measured GEMM rows of several shapes that are not a sweep",
-        gemm_chart.workloads_panes,
-    ),
-    "precision": Kind(
-        "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
-        "GEMM rows measured in two data types at the same problem",
-        gemm_chart.precision,
-    ),
-    "ladder": Kind(
-        "every kernel at one size, fastest first, with the percentage of measured peak",
-        "two kernels measured at the same problem",
-        gemm_chart.ladder_panes,
-    ),
-    "roofline": Kind(
-        "GFLOPS versus arithmetic intensity, under the measured bandwidth and peak",
-        "measured GEMM rows with a measured peak of their type",
-        gemm_chart.roofline,
-    ),
-    "host-parts": Kind(
-        "where the time goes with transfers: upload, enqueue, kernels, wait, download",
-        "rows whose host scope was timed by part",
-        gemm_chart.host_parts,
-        across=1,
-    ),
-    "peak": Kind(
-        "the device's measured peak by data type, vector width and matrix instruction",
-        "measured peak row",
-        peak_chart.peak_panes,
-        of_device=True,
-        across=1,
-    ),
-    "memory": Kind(
-        "bandwidth and latency versus working set, transfers versus size, launches",
-        "measured memory, transfer or latency row",
-        peak_chart.memory,
-        of_device=True,
-    ),
-    "resources": Kind(
-        "work-group sizes as launched, and the largest that each built kernel allows",
-        "rows with the resources of their kernels",
-        gemm_chart.resource_panes,
-        of_device=True,
-    ),
-    "compare": Kind(
-        "the change in each row's time from the other runs to the last",
-        "row in common with another run",
-        _compared,
-        across=1,
-    ),
+    "versus": Kind("the rate relative to that of the --versus kernel, at each size",
+                   f"rows measured with --versus {_SIZES}", gemm_chart.versus_panes),
+    "workloads": Kind("GFLOPS of the fastest kernels for each shape",
+                      "measured GEMM rows of several shapes that are not a sweep",
+                      gemm_chart.workloads_panes),
+    "precision": Kind("GFLOPS of the fastest kernels in each data type, with each type's measured peak",
+                      "GEMM rows measured in two data types at the same problem", gemm_chart.precision),
+    "ladder": Kind("every kernel at one size, fastest first, with the percentage of measured peak",
+                   "two kernels measured at the same problem", gemm_chart.ladder_panes),
+    "roofline": Kind("GFLOPS versus arithmetic intensity, under the measured bandwidth and peak",
+                     "measured GEMM rows with a measured peak of their type", gemm_chart.roofline),
+    "host-parts": Kind("where the time goes with transfers: upload, enqueue, kernels, wait, download",
+                       "rows whose host scope was timed by part", gemm_chart.host_parts, across=1),
+    "peak": Kind("the device's measured peak by data type, vector width and matrix instruction",
+                 "measured peak row", peak_chart.peak_panes, of_device=True, across=1),
+    "memory": Kind("bandwidth and latency versus working set, transfers versus size, launches",
+                   "measured memory, transfer or latency row", peak_chart.memory, of_device=True),
+    "resources": Kind("work-group sizes as launched, and the largest that each built kernel allows",
+                      "rows with the resources of their kernels", gemm_chart.resource_panes, of_device=True),
+    "compare": Kind("the change in each row's time from the other runs to the last",
+                    "row in common with another run", _compared, across=1),
 }
+# fmt: on
 _NONE: Families = MappingProxyType({})
 
 

@@ -207,54 +207,22 @@ class MatrixProbe:
 
 
 MMA = MatrixProbe(
-    family=dtypes.MMA,
-    idea="tensor cores via mma.sync: a warp multiplies tiles that it holds in registers",
-    file="peak/mma.cl",
-    warps=1,
-    chains=(2, 4, 8),
-    unrolls=(4, 16),
-    groups=(6, 8, 12),
-    tiles=16,
-)
-
+    dtypes.MMA, "tensor cores via mma.sync: a warp multiplies tiles that it holds in registers",
+    "peak/mma.cl", warps=1, chains=(2, 4, 8), unrolls=(4, 16), groups=(6, 8, 12), tiles=16,
+)  # fmt: skip
 WGMMA = MatrixProbe(
-    family=dtypes.WGMMA,
-    idea="Hopper's tensor cores: four warps multiply tiles that lie in local memory",
-    file="peak/wgmma.cl",
-    warps=4,
-    chains=(1,),
-    unrolls=(4, 8),
-    groups=(1, 2, 3),
-    tiles=8,
-)
-
+    dtypes.WGMMA, "Hopper's tensor cores: four warps multiply tiles that lie in local memory",
+    "peak/wgmma.cl", warps=4, chains=(1,), unrolls=(4, 8), groups=(1, 2, 3), tiles=8,
+)  # fmt: skip
 AMX = MatrixProbe(
-    family=dtypes.AMX,
-    idea="AMX, the matrix unit of a CPU: a work-item multiplies tiles that stay in the unit",
-    file="peak/amx.cl",
-    warps=0,
-    chains=(4,),
-    unrolls=(2, 8),
-    groups=(1, 4),
-    tiles=2,
-)
-
-OF_CPUS: tuple[MatrixProbe, ...] = (
-    AMX,
-    *(
-        MatrixProbe(
-            family=family,
-            idea="a CPU's unit for short types: a work-item multiplies vectors that it holds in registers",
-            file="peak/units.cl",
-            warps=0,
-            chains=(24,),
-            unrolls=(2, 4),
-            groups=(4, 16),
-            tiles=4,
-        )
-        for family in dtypes.CPU_FAMILIES
-    ),
-)
+    dtypes.AMX, "AMX, the matrix unit of a CPU: a work-item multiplies tiles that stay in the unit",
+    "peak/amx.cl", warps=0, chains=(4,), unrolls=(2, 8), groups=(1, 4), tiles=2,
+)  # fmt: skip
+_unit_of_cpu = partial(
+    MatrixProbe, idea="a CPU's unit for short types: a work-item multiplies vectors that it holds in registers",
+    file="peak/units.cl", warps=0, chains=(24,), unrolls=(2, 4), groups=(4, 16), tiles=4,
+)  # fmt: skip
+OF_CPUS: tuple[MatrixProbe, ...] = (AMX, *(_unit_of_cpu(family=family) for family in dtypes.CPU_FAMILIES))
 
 Probe = ChainProbe | MatrixProbe
 """A microbenchmark of arithmetic units: the parameters of each of its rows (widths are for vectors), why a
