@@ -219,7 +219,8 @@ AMX = MatrixProbe(
     "peak/amx.cl", warps=0, chains=(4,), unrolls=(2, 8), groups=(1, 4), tiles=2,
 )  # fmt: skip
 _unit_of_cpu = partial(
-    MatrixProbe, idea="a CPU's unit for short types: a work-item multiplies vectors that it holds in registers",
+    MatrixProbe,
+    idea="a CPU's unit for short types: a work-item multiplies vectors that it holds in registers",
     file="peak/units.cl", warps=0, chains=(24,), unrolls=(2, 4), groups=(4, 16), tiles=4,
 )  # fmt: skip
 OF_CPUS: tuple[MatrixProbe, ...] = (AMX, *(_unit_of_cpu(family=family) for family in dtypes.CPU_FAMILIES))
