@@ -71,38 +71,28 @@ def _entries(index: int, each: ExportSeries, repetitions: bool) -> list[_Entry]:
     counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
     rates = [(name, rate, each.rates(rate, batches)) for name, rate in counters if rate]
 
-    def times(value: float) -> _Entry:
-        return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
+    def entry(name: str, time: float, figures: dict[str, float], **fields: object) -> _Entry:
+        times = {"real_time": time, "cpu_time": time, "time_unit": "ns"}
+        return {"name": name, **common, **fields, **times, **figures, **label}
 
-    entries: list[_Entry] = [
-        {
-            "name": each.name,
-            **common,
-            "run_type": "iteration",
-            "repetition_index": position,
-            "iterations": each.row.samples[each.scope].batch,
-            **times(seconds / unit),
-            **{name: values[position] for name, _, values in rates},
-            **label,
-        }
+    entries = [
+        entry(
+            each.name,
+            seconds / unit,
+            {name: values[position] for name, _, values in rates},
+            run_type="iteration",
+            repetition_index=position,
+            iterations=each.row.samples[each.scope].batch,
+        )
         for position, seconds in enumerate(batches)
     ]
     for name, of in _AGGREGATES.items() if count > 1 else ():
-        scale = 1.0 if name == "cv" else unit
-        median = name == "median"
-        entries.append(
-            {
-                "name": f"{each.name}_{name}",
-                **common,
-                "run_type": "aggregate",
-                "aggregate_name": name,
-                "aggregate_unit": "percentage" if name == "cv" else "time",
-                "iterations": count,
-                **times((each.times.median if median else of(batches)) / scale),
-                **{key: rate.median if median else of(values) for key, rate, values in rates},
-                **label,
-            }
-        )
+        is_median, is_time = name == "median", name != "cv"
+        figures = {key: rate.median if is_median else of(values) for key, rate, values in rates}
+        time = (each.times.median if is_median else of(batches)) / (unit if is_time else 1.0)
+        about = {"aggregate_name": name, "aggregate_unit": "time" if is_time else "percentage"}
+        full_name = f"{each.name}_{name}"
+        entries.append(entry(full_name, time, figures, run_type="aggregate", **about, iterations=count))
     return entries
 
 

@@ -11,13 +11,14 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from gemmbench.model import units
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading, table
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
@@ -213,26 +214,23 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
 
     def second(attempt: Attempt) -> Cell:
         rate = next((rate for parameters, rate in again if parameters == attempt.parameters), None)
-        return Cell(units.gflops(rate), best=attempt.parameters == best) if rate else Cell("-", style="dim")
+        return Cell(units.gflops(rate), best=attempt.parameters == best) if rate else NOTHING
 
-    rows = tuple(
-        (
-            Cell(_SHIPPED if attempt is shipped else str(ranks[id(attempt)])),
-            Cell(units.gflops(attempt.rate or 0), best=not again and attempt.parameters == best),
-            Cell(units.number((attempt.rate or 0) / base) if base else "-"),
-            *([second(attempt)] if again else []),
-            *(_parameter(attempt, name) for name in names),
-        )
-        for attempt in shown
-    )
     at = ", ".join(problem.shape for problem in sizes)
     mean, unit = ", geometric mean" if len(sizes) > 1 else "", derive.unit(first.dtype)
-    return Sheet(
+    return table(
+        shown,
+        {"": lambda attempt: _SHIPPED if attempt is shipped else str(ranks[id(attempt)])},
+        {
+            unit: lambda attempt: Cell(
+                units.gflops(attempt.rate or 0), not again and attempt.parameters == best
+            ),
+            f"x {_SHIPPED}": lambda attempt: units.number((attempt.rate or 0) / base) if base else "-",
+            **({"again": second} if again else {}),
+        },
+        {name: partial(_parameter, name=name) for name in names},
         heading=heading(run, first.device),
         caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, {unit} on the device{mean}",
-        keys=("",),
-        blocks=((unit, f"x {_SHIPPED}", *(["again"] if again else [])), names),
-        rows=rows,
     )
 
 
@@ -253,26 +251,25 @@ def _failures(outcome: Result) -> list[Note]:
 
 
 def _finals(outcome: Result) -> Sheet:
-    return Sheet(
+    return table(
+        outcome.comparisons,
+        {"m x n x k": lambda each: each.problem.shape + ("" if each.searched else " (not searched)")},
+        {
+            "speed": lambda each: f"{units.number(each.speedup.median)} x" if each.speedup else "-",
+            "95 % interval": lambda each: _interval(each.speedup) if each.speedup else "-",
+            "result": _final,
+        },
         caption="Best configuration compared with the shipped preset, alternating",
-        keys=("m x n x k",),
-        blocks=(("speed", "95 % interval", "result"),),
-        rows=tuple(map(_final, outcome.comparisons)),
-        left=frozenset({"result"}),
+        left=["result"],
     )
 
 
-def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
-    size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
+def _final(comparison: FinalComparison) -> Cell:
     if comparison.speedup is None:
-        return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")
-    result = Cell("unclear")
+        return Cell(clean_lines(comparison.reason) or "not timed", style="dim")
     if comparison.speedup.is_above(1):
-        result = Cell("faster", style="green")
-    elif comparison.speedup.is_below(1):
-        result = Cell("slower", style="red")
-    speed = Cell(f"{units.number(comparison.speedup.median)} x")
-    return size, speed, Cell(_interval(comparison.speedup)), result
+        return Cell("faster", style="green")
+    return Cell("slower", style="red") if comparison.speedup.is_below(1) else Cell("unclear")
 
 
 def _interval(speedup: Interval) -> str:
