@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gemmbench.ladder.described import DESCRIBED
-from gemmbench.ladder.variant import Compilation, Needs, Values, Variant, unsupported_type
+from gemmbench.ladder.variant import Compilation, Needs, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import AMX, DTYPES, VNNI
 from gemmbench.model.problem import Gemm
@@ -178,20 +178,10 @@ def _specialize(variant: Variant, problem: Gemm) -> Variant:
     )
 
 
-def _compiled_for(dtype: str) -> tuple[str, ...]:
-    return ("-DREAL_float", f"-DSTORED_{dtype}") if dtype in _WIDENED else (f"-DREAL_{dtype}",)
-
-
-def _lacks_type(device: DeviceFacts, dtype: str) -> str:
-    return "" if dtype in _WIDENED else unsupported_type(device, dtype)
-
-
 _CPU_PACKED = DESCRIBED["cpu-packed"]
 CPU_PACKED = replace(
     _CPU_PACKED,
     parameters=replace(_CPU_PACKED.parameters, derive=blocking, choose=_blocks),
-    needs=replace(_CPU_PACKED.needs, lacks=_lacks_type),
-    compilation=Compilation(of_type=_compiled_for),
     specialize=_specialize,
 )
 

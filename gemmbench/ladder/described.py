@@ -148,6 +148,7 @@ class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
     options: tuple[str, ...] = ()
     device: Literal["", "cpu", "gpu"] = ""
     hardware: str = ""  # that a module of Python looks for
+    stored: tuple[str, ...] = ()  # types that are so in memory only, and float in the kernel
     matrix: bool = False  # it multiplies all of its types with matrix units
     sums: dict[str, str] = {}  # the types of sums, by type, if they are not C's
     extensions: tuple[str, ...] = ()
@@ -240,7 +241,7 @@ class _Reader:
             ),
             parameters=self.parameters(),
             needs=self.needs(),
-            compilation=entry.Compilation(flags=described.options),
+            compilation=entry.Compilation(self.type_options, described.options),
         )
         return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
@@ -307,6 +308,8 @@ class _Reader:
         described, sub_group = self.of, self.formula(self.of.sub_group or 0)
 
         def lacks(device: DeviceFacts, dtype: str) -> str:
+            if dtype in described.stored:
+                return ""
             reason = described.not_on.get(device.family.partition("-")[2], "")
             is_listed = reason and described.extensions[0] in device.extensions
             return reason if is_listed else entry.unsupported_type(device, dtype)
@@ -317,12 +320,15 @@ class _Reader:
             matrix_units=described.types if described.matrix else (),
             device_type=described.device,
             hardware=described.hardware,
-            lacks=lacks if described.not_on else entry.unsupported_type,
+            lacks=lacks,
             extensions=lambda p: described.extensions if not described.sub_group or sub_group(p) else (),
             type_extensions=described.type_extensions,
             sub_group=sub_group,
             local_elements=self.formula(described.local),
         )
+
+    def type_options(self, dtype: str) -> tuple[str, ...]:
+        return ("-DREAL_float", f"-DSTORED_{dtype}") if dtype in self.of.stored else (f"-DREAL_{dtype}",)
 
     def parameters(self) -> Parameters:
         described, given = self.of, self.of.parameters
@@ -334,7 +340,7 @@ class _Reader:
         for kind, values in described.presets.items():
             presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
         return Parameters(
-            {name: _parameter(name, each) for name, each in given.items()},
+            {name: own.parameter(name, each, each.least) for name, each in given.items()},
             presets=presets,
             named=described.named,
             constraints=tuple(
@@ -355,11 +361,6 @@ def _of_fp8(variant: Variant) -> Variant:
     sums = {name: "float" for name in variant.needs.dtypes if DTYPES[name].result != "float"}
     needs = replace(variant.needs, lacks=lambda *_: "", sums=sums)
     return replace(variant, needs=needs, compilation=replace(variant.compilation, of_type=options))
-
-
-def _parameter(name: str, given: _Parameter) -> entry.Parameter:
-    made = own.parameter(name, given)
-    return made if given.least is None else replace(made, least=given.least)
 
 
 DESCRIBED: Mapping[str, Variant] = _read_variants()

@@ -8,22 +8,13 @@ from dataclasses import replace
 
 from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.nvidia import NV_MMA, group_local_bytes
-from gemmbench.ladder.variant import ASYNC_COPIES, Compilation, Values, round_up
+from gemmbench.ladder.variant import ASYNC_COPIES, Values, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, MMA
-from gemmbench.model.kernel_files import HALF_STORED
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
 _SMALL, _THIN_KERNEL, _NV_THIN = (DESCRIBED[name] for name in ("small", "thin", "nv-thin"))
-
-
-def _lacks(device: DeviceFacts, dtype: str) -> str:
-    return "the device does not list cl_khr_fp64" if dtype == "double" and dtype not in device.dtypes else ""
-
-
-def _compiled_for(dtype: str) -> tuple[str, ...]:
-    return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
 def _has_copies(device: DeviceFacts) -> bool:
@@ -127,13 +118,11 @@ SMALL = replace(
     parameters=replace(_SMALL.parameters, choose=_small_form),
     needs=replace(
         _SMALL.needs,
-        lacks=_lacks,
         local_limit=group_local_bytes,
         extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
         local_elements=_small_local,
         unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
     ),
-    compilation=Compilation(_compiled_for),
 )
 
 _THIN = 16  # rows or columns
@@ -240,13 +229,11 @@ THIN = replace(
     parameters=replace(_THIN_KERNEL.parameters, choose=_thin_shape),
     needs=replace(
         _THIN_KERNEL.needs,
-        lacks=_lacks,
         local_limit=group_local_bytes,
         extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
         local_elements=_thin_local,
         unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
     ),
-    compilation=SMALL.compilation,
 )
 
 

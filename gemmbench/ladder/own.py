@@ -346,8 +346,8 @@ class _Reader:
         return items
 
 
-def parameter(name: str, given: ParameterTable) -> entry.Parameter:
-    """The parameter, with values sorted and the minimum 0 or 1. `ValueError` if name or values are wrong."""
+def parameter(name: str, given: ParameterTable, least: int | None = None) -> entry.Parameter:
+    """The parameter; `least` is by default 0 or 1. `ValueError` if name or values are wrong."""
     if not _MACRO.fullmatch(name):
         raise ValueError(
             f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
@@ -356,7 +356,8 @@ def parameter(name: str, given: ParameterTable) -> entry.Parameter:
     values = tuple(sorted(given.values))
     if len(set(values)) != len(values):
         raise ValueError(f"parameters: {name} has a value twice")
-    return entry.Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
+    least = least if least is not None else 0 if 0 in values else 1
+    return entry.Parameter(given.idea or "of the file", values, given.launch, least)
 
 
 def items_of_tiles(down: int, across: int, group: Sequence[int]) -> tuple[int, ...]:

@@ -319,7 +319,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     def chased(size: int, name: str) -> Cell:
         row = by_size.get(("latency", size))
         if row is None or not _is_verified(row):
-            return _first(name, _marked_cell(run, row, "-"))
+            return _marked_cell(run, row, "-") if name == next(iter(_SHARES)) else Cell("")
         value = intervals.quantile(rates.finest_seconds(row), _SHARES[name])
         return _marked_cell(run, row, units.number(value / 1e-9))
 
@@ -333,10 +333,6 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
         caption="working-set: GB/s of all units reading a set of this size, best batch; "
         "pointer-chase: ns for each load that waits for the one before it",
     )
-
-
-def _first(name: str, cell: Cell) -> Cell:
-    return cell if name == next(iter(_SHARES)) else Cell("")
 
 
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:

@@ -96,7 +96,8 @@ class Sheet:
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
         counts = range(1, len(self.keys) + 1)
-        count = next((c for c in counts if self._differ(c)), len(self.keys))
+        starts = {c: {tuple(cell.text for cell in row[:c]) for row in self.rows} for c in counts}
+        count = next((c for c in counts if len(starts[c]) == len(self.rows)), len(self.keys))
         parts = _split_columns(widths, list(map(len, self.blocks)), (len(self.keys), count), width)
         for number, block in enumerate(parts):
             keys = range(count if number else len(self.keys))
@@ -115,9 +116,6 @@ class Sheet:
             for row in self.rows:
                 table.add_row(*(row[column].rich() for column in (*keys, *block)))
             yield table
-
-    def _differ(self, count: int) -> bool:
-        return len({tuple(cell.text for cell in row[:count]) for row in self.rows}) == len(self.rows)
 
 
 def table(

@@ -4,7 +4,7 @@ family      = "ours"
 idea        = "packed panels and vector registers (CPU)"
 source      = "gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)"
 types       = ["float", "double", "half", "bfloat16", "char"]
-
+stored      = ["bfloat16", "char"]
 device      = "cpu"
 work_group  = [1, 1]   # a core to each work-item
 tile        = ["TILES * MR", "PANELS * NV * WIDTH"]
