@@ -151,7 +151,6 @@ def _replaced(
 
 # Macros of kernels that read an operand as it is stored, transposed.
 TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
-HALF_STORED = "-DSTORED_half"  # of kernels whose operands are half in memory and float everywhere else
 BATCHED = "-DBATCHED"  # of kernels that compute the problems of a batch: see kernels/batch.clh
 # Of nv-async, for other ways to copy tiles: see kernels/gemm/19_nv_async.cl.
 COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
