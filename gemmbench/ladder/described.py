@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
@@ -192,6 +193,7 @@ class _Reader:
 
     def __init__(self, file: str, described: KernelDescription) -> None:
         self.file, self.of = file, described
+        self.words: set[str] = set()  # of all formulas
         turned = [_TURNED[name] for name in described.transposed]
         extents = {ld: rows for rows, *_, ld in turned} | described.extents
         areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
@@ -201,10 +203,17 @@ class _Reader:
         self.extents, self.temporaries = self.formulas(extents), self.formulas(areas | described.temporaries)
 
     def formula(self, text: FormulaText) -> entry.Formula:
+        self.words |= set(re.findall(r"\w+", str(text)))
         return published_formula(text, self.names, self.terms)
 
     def formulas(self, texts: Mapping[str, FormulaText]) -> dict[str, entry.Formula]:
         return {name: self.formula(text) for name, text in texts.items()}
+
+    def names_in(self, texts: Sequence[FormulaText]) -> frozenset[str]:
+        """The names in formulas, and in the terms that they name."""
+        names = {name for text in texts for name in re.findall(r"\w+", str(text))}
+        terms = [self.of.terms[name] for name in sorted(names & self.of.terms.keys())]
+        return frozenset(names) | (self.names_in(terms) if terms else frozenset())
 
     def sides(self, texts: Sequence[FormulaText]) -> Callable[[Values], tuple[int, ...]]:
         formulas = [self.formula(text) for text in texts]
@@ -243,6 +252,9 @@ class _Reader:
             needs=self.needs(),
             compilation=entry.Compilation(self.type_options, described.options),
         )
+        if described.choose != "python":
+            inert = frozenset(described.parameters.keys() - self.words)
+            variant = replace(variant, parameters=replace(variant.parameters, inert=inert))
         return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
     def passes(self) -> tuple[Pass, ...]:
@@ -344,7 +356,7 @@ class _Reader:
             presets=presets,
             named=described.named,
             constraints=tuple(
-                Constraint(holds(*map(self.formula, rules)), sentence)
+                Constraint(holds(*map(self.formula, rules)), sentence, self.names_in(rules))
                 for *rules, sentence in described.constraints
             ),
             choose=_CHOOSERS[described.choose],

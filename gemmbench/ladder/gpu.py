@@ -203,6 +203,7 @@ NV_ASYNC = replace(
         constraints=tuple(map(_of_each_form, _KERNEL.parameters.constraints)),
         choose=_form,
         searched=tuple(_LAST),
+        inert=frozenset({"BAND", "REGISTERS"}),
     ),
     needs=replace(
         _KERNEL.needs,

@@ -88,7 +88,8 @@ def _sides(p: Values) -> Values:
 
 
 def _of_sides(constraint: Constraint) -> Constraint:
-    return replace(constraint, rule=lambda p: constraint.rule(_sides(p)))
+    names = constraint.names | {"BM"}
+    return replace(constraint, rule=lambda p: constraint.rule(_sides(p)), names=names)
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:

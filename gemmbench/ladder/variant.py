@@ -64,6 +64,7 @@ class Constraint:
 
     rule: Rule  # may name ``itemsize``, too: the bytes of an element of A or B
     sentence: str
+    names: frozenset[str] = frozenset()  # all that the rule depends on; empty if that is not known
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,7 @@ class Parameters(Mapping[str, Parameter]):
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser = lambda *_: {}  # parameters that no preset fixes, from problem and device
     searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
+    inert: frozenset[str] = frozenset()  # on which no constraint, group or size of memory depends
 
     def __getitem__(self, name: str) -> Parameter:
         return self.declared[name]
@@ -362,9 +364,12 @@ class Variant:
 
     def broken(self, parameters: Values, dtype: str) -> str:
         """The sentence of the first constraint that parameters break, or ""."""
-        itemsize = DTYPES[dtype if dtype in self.needs.dtypes else self.needs.dtypes[0]].itemsize
-        known = {**parameters, "itemsize": itemsize}
+        known = {**parameters, "itemsize": self._itemsize(dtype)}
         return next((each.sentence for each in self.parameters.constraints if not each.rule(known)), "")
+
+    def _itemsize(self, dtype: str) -> int:
+        """That of a data type. One that the variant lacks counts as the first that it has."""
+        return DTYPES[dtype if dtype in self.needs.dtypes else self.needs.dtypes[0]].itemsize
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """The values that its `choose` rule adds for a problem on a device."""
@@ -392,22 +397,31 @@ class Variant:
         The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5. Of equally
         close ones it is the first of `space`.
         """
-        names = list(parameters)
-        values = [tuple({*self.parameters[name].values, parameters[name]}) for name in names]
+        names, itemsize = list(parameters), self._itemsize(dtype)
+        inert = self.parameters.inert  # another value changes nothing, and is farther
+        values = [
+            tuple({*(self.parameters[n].values if n not in inert else ()), parameters[n]}) for n in names
+        ]
+        rules: list[list[Rule]] = [[] for _ in names]  # by the last parameter that they depend on
+        for each in self.parameters.constraints:
+            at = max((names.index(name) for name in each.names if name in names), default=-1)
+            rules[at if each.names else -1].append(each.rule)
         # The beginnings of configurations, closest first. What continues one is never closer.
         queue: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
         while queue:
             _, indexes, distances = heappop(queue)
             at = len(indexes)
-            if at < len(names):
-                for index, other in enumerate(values[at]):
-                    ratio = (other or 0.5) / (parameters[names[at]] or 0.5)
-                    longer = (*distances, abs(math.log2(ratio)))
-                    heappush(queue, (sum(longer), (*indexes, index), longer))
+            chosen = {name: each[index] for name, each, index in zip(names, values, indexes, strict=False)}
+            if at and not all(rule({**chosen, "itemsize": itemsize}) for rule in rules[at - 1]):
                 continue
-            chosen = {name: each[index] for name, each, index in zip(names, values, indexes, strict=True)}
-            if not self.broken(chosen, dtype) and fits(chosen):
-                return chosen
+            if at == len(names):
+                if fits(chosen):
+                    return chosen
+                continue
+            for index, other in enumerate(values[at]):
+                ratio = (other or 0.5) / (parameters[names[at]] or 0.5)
+                longer = (*distances, abs(math.log2(ratio)))
+                heappush(queue, (sum(longer), (*indexes, index), longer))
         return {}
 
     def fixes_group(self, given: Collection[str]) -> bool:

@@ -15,6 +15,7 @@ from gemmbench.ladder.variant import Constraint, Group, Variant, laid_out, round
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
+from tests.unit.test_plans import HOPPER
 
 OPENCL = [variant for variant in VARIANTS if variant.executor == "opencl"]
 IDS = [variant.name for variant in OPENCL]
@@ -232,3 +233,40 @@ def test_the_nearest_configuration_is_found_without_a_look_at_all(name: str) -> 
     near = variant.nearest(preset, "float", lambda each: each["BM"] < preset["BM"])
     assert near["BM"] in (64, 80)
     assert len(looks) < 0.05 * math.prod(len(declared[each].values) for each in preset)
+
+
+def some_parameters(variant: Variant, random: Random) -> dict[str, int]:
+    """Values that are worth trying, and others."""
+    return {
+        name: random.choice((*each.values, random.choice((1, 2, 3, 24, 96)) + each.least))
+        for name, each in variant.parameters.items()
+    }
+
+
+@pytest.mark.parametrize("variant", OPENCL, ids=IDS)
+def test_a_constraint_depends_on_the_names_that_it_states(variant: Variant) -> None:
+    random = Random(2)
+    for _ in range(50):
+        known = {**some_parameters(variant, random), "itemsize": random.choice((1, 2, 4, 8))}
+        for each in variant.parameters.constraints:
+            stated = {name: value for name, value in known.items() if name in (*each.names, "itemsize")}
+            assert not each.names or each.rule(stated) == each.rule(known), each.sentence
+
+
+@pytest.mark.parametrize("variant", [each for each in OPENCL if each.parameters.inert], ids=lambda v: v.name)
+def test_inert_parameters_change_neither_groups_nor_memory(variant: Variant) -> None:
+    random, problem = Random(3), Gemm(300, 301, 302)
+    for _ in range(50):
+        first, second = (some_parameters(variant, random) for _ in range(2))
+        second = {name: (second if name in variant.parameters.inert else first)[name] for name in first}
+        needs = []
+        for known in (first, second):
+            if variant.broken(known, "float"):
+                continue
+            values = variant.values(problem, {**known, **variant.chosen(problem, HOPPER, known)})
+            groups = [step.group(values) for step in variant.steps(values)]
+            needs.append(
+                (groups, variant.local_bytes("float", values), variant.temporary_bytes(problem, values))
+            )
+        assert not needs or needs[0] == needs[-1]
+        assert variant.broken(first, "float") == variant.broken(second, "float")
