@@ -23,27 +23,10 @@ from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-_LENGTHS = (
-    "m",
-    "n",
-    "k",
-    "lda",
-    "ldb",
-    "ldc",
-    "ta",
-    "tb",
-    "rows_a",
-    "columns_a",
-    "rows_b",
-    "columns_b",
-    "itemsize",
-)
+_LENGTHS = (*"mnk", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b", "itemsize")
+_TRANSPOSED = ("transpose", "transpose_padded", "transpose_tall", "transpose_bytes")
 _COPIES: Mapping[str, Callable[..., Pass]] = {
-    name: getattr(entry, name)
-    for name in (
-        *("pad", "pad_chunks", "pad_vectors"),
-        *("transpose", "transpose_padded", "transpose_tall", "transpose_bytes"),
-    )
+    name: getattr(entry, name) for name in ("pad", "pad_chunks", "pad_vectors", *_TRANSPOSED)
 }
 # Phones' cores have a tenth of the registers: a group fits Mali Midgard's 4,096 of 32 bits and Adreno 5xx's
 # 12,288. From documents: never timed there.
@@ -81,7 +64,7 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
 
 _CHOOSERS: Mapping[str, entry.Chooser] = {
     "": lambda *_: {},
-    "python": lambda *_: {},  # a module here replaces it
+    "python": lambda *_: {},  # a module here has another
     "article_shape": _article_shape,
 }
 
@@ -120,7 +103,7 @@ class KernelDescription(msgspec.Struct, forbid_unknown_fields=True):
     family: str
     idea: str
     source: str
-    work_group: tuple[FormulaText, ...] = ()  # without one, a module of Python launches it
+    work_group: tuple[FormulaText, ...]
     tile: tuple[FormulaText, ...] = ()  # of C: rows and columns
     work_items: tuple[FormulaText, ...] = ()
     any_group: bool = False  # the kernel does not depend on the group
@@ -258,8 +241,6 @@ class _Reader:
         return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 
     def passes(self) -> tuple[Pass, ...]:
-        if not self.of.work_group:
-            return ()
         copies = [entry.transpose(*_TURNED[name]) for name in self.of.transposed]
         passes = [self.passes_of(launch) for launch in self.of.launches or (_Launch(),)]
         return (*copies, *chain(*passes))
@@ -344,10 +325,8 @@ class _Reader:
 
     def parameters(self) -> Parameters:
         described, given = self.of, self.of.parameters
-        is_chosen = described.choose or not described.work_group
-        default = {
-            name: each.preset for name, each in given.items() if each.default is not None or not is_chosen
-        }
+        fixed = (name for name, each in given.items() if each.default is not None or not described.choose)
+        default = {name: given[name].preset for name in fixed}
         presets: dict[str, Values] = {"default": default} if default else {}
         for kind, values in described.presets.items():
             presets |= dict.fromkeys(_PHONES, values) if kind == "phone" else {kind: values}
@@ -376,4 +355,4 @@ def _of_fp8(variant: Variant) -> Variant:
 
 
 DESCRIBED: Mapping[str, Variant] = _read_variants()
-"""By name, in the order of files; those without passes get their launches from a module here."""
+"""By name, in the order of files. A module here chooses the parameters of some."""
