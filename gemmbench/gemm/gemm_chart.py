@@ -405,7 +405,7 @@ def ladder_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.
             fraction = derive.peak_fraction(run, each.row, scope, runs)
             colour = _FAMILIES.get(families.get(each.row.variant, ""), pane.COLOURS[0])
             value = each.rate.median / divisor
-            text = notes.marked(run, each.row, units.number(value), derive.shown_samples(each.row, scope))
+            text = notes.marked(run, each.row, units.number(value), scope)
             text += f"   {units.percent(fraction)}" if fraction is not None else ""
             wide = derive.widened(run, each.row, each.rate, derive.shown_samples(each.row, scope))
             ends = wide.low / divisor, wide.high / divisor
@@ -494,7 +494,7 @@ def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
     divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
     def kernel_bar(title: str, rate: float, row: Row) -> Bar:
-        text = notes.marked(run, row, units.number(rate / divisor), derive.shown_samples(row, scope))
+        text = notes.marked(run, row, units.number(rate / divisor), scope)
         return bar(rate / divisor, colours[title], title, text, "", row in fastest, sample(run, row, scope))
 
     entries = []

@@ -345,8 +345,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> str:
     if line.best:
-        title, samples = clean(line.best.title), rates.shown_samples(line.best, scope)
-        return notes.marked(run, line.best, title, samples)
+        return notes.marked(run, line.best, clean(line.best.title), scope)
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
     return WORDS[status] if status in FAILED else "-"

@@ -296,7 +296,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
             return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
             return Cell("-", style="dim")
-        figure = notes.marked(run, row, units.gflops(rate.median), rates.shown_samples(row, scope))
+        figure = notes.marked(run, row, units.gflops(rate.median), scope)
         ends = f" {_ends(run, row, scope, rate, units.GIGA)}" if intervals else ""
         return Cell(f"{figure}{ends}", row in best[scope])
 

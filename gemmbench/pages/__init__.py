@@ -196,7 +196,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
             rate, name = units.rate_text(known.median, rates.is_integer(dtype)), clean(row.title)
-            figure = notes.marked(run, row, rate, rates.shown_samples(row, scope))
+            figure = notes.marked(run, row, rate, scope)
             assert row.problem is not None  # it has a rate
             is_fastest = is_known and row.title == first
             lines.append(
@@ -281,7 +281,7 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
         if name not in shared[key]:
             return None
         run, row, known = _top(shared[key][name])
-        figure = notes.marked(run, row, units.gflops(known.median), rates.shown_samples(row, scope))
+        figure = notes.marked(run, row, units.gflops(known.median), scope)
         return f"{figure} {clean(row.title)}"
 
     units_shown = " or ".join(sorted({rates.unit(dtype) for dtype, _ in shared}))

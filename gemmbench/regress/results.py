@@ -20,7 +20,7 @@ from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.report.notes import marked, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
 from gemmbench.stats.claims import best_of_shapes, faster_device
-from gemmbench.stats.rates import shown_samples, view_scope
+from gemmbench.stats.rates import view_scope
 from gemmbench.suite.options.comparing import ELSEWHERE, FAILING, LOST, VERDICTS, RowVerdict
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield from (Cell(where(pairs[1][0])), Cell(key[0]))
         for (run, _), (row, rate) in zip(sides, pairs, strict=True):
             seconds = units.seconds(key[1].flops / rate.median)
-            yield Cell(f"{marked(run, row, seconds, shown_samples(row, scope))} {clean(row.title)}")
+            yield Cell(f"{marked(run, row, seconds, scope)} {clean(row.title)}")
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])

@@ -111,7 +111,7 @@ def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) 
 
 def marked(run: Run, row: Row, figure: str, scope: str = "") -> str:
     """A figure with the mark ``~`` in front if the row is uncertain in a scope, by default the finest."""
-    return f"{TILDE}{figure}" if rates.is_uncertain(run, row, scope) else figure
+    return f"{TILDE}{figure}" if rates.is_uncertain(run, row, rates.shown_samples(row, scope)) else figure
 
 
 def is_ladder(run: Run) -> bool:
@@ -233,7 +233,7 @@ def rate_cell(run: Run, row: Row | None, scope: str, divisor: float, best: bool 
     rate = rates.median_rate(row, scope)
     if row is None or rate is None:
         return Cell("-", style="dim")
-    return Cell(marked(run, row, units.number(rate / divisor), rates.shown_samples(row, scope)), best)
+    return Cell(marked(run, row, units.number(rate / divisor), scope), best)
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
