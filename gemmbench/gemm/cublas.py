@@ -38,12 +38,7 @@ _NOT_READY = 600
 _CAPTURE_OF_THIS_THREAD = 1
 
 
-@dataclass(frozen=True)
-class Stopwatch:
-    """Two events in a stream."""
-
-    begin: ctypes.c_void_p
-    end: ctypes.c_void_p
+Stopwatch = tuple[ctypes.c_void_p, ctypes.c_void_p]  # two events in a stream
 
 
 class Cuda:
@@ -63,7 +58,7 @@ class Cuda:
         self.stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
         # Two: while one batch runs, the next is put behind it.
-        self._watches = cycle([self._stopwatch() for _ in range(2)])
+        self._watches = cycle([(self._event(), self._event()) for _ in range(2)])
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
@@ -102,11 +97,11 @@ class Cuda:
 
     def start(self) -> Stopwatch:
         watch = next(self._watches)
-        self._call("cuEventRecord", watch.begin, self.stream)
+        self._call("cuEventRecord", watch[0], self.stream)
         return watch
 
     def stop(self, watch: Stopwatch) -> None:
-        self._call("cuEventRecord", watch.end, self.stream)
+        self._call("cuEventRecord", watch[1], self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
         """A function's launches as a CUDA graph, for `replay`."""
@@ -132,19 +127,18 @@ class Cuda:
         self._library.cuGraphExecDestroy(graph)
 
     def reached(self, watch: Stopwatch) -> bool:
-        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
+        return int(self._library.cuEventQuery(watch[1])) != _NOT_READY
 
     def seconds(self, watch: Stopwatch) -> float:
-        self._call("cuEventSynchronize", watch.end)
+        self._call("cuEventSynchronize", watch[1])
         milliseconds = ctypes.c_float()
-        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), *watch)
         return milliseconds.value * 1e-3
 
-    def _stopwatch(self) -> Stopwatch:
-        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
-        for event in (watch.begin, watch.end):
-            self._call("cuEventCreate", ctypes.byref(event), 0)
-        return watch
+    def _event(self) -> ctypes.c_void_p:
+        event = ctypes.c_void_p()
+        self._call("cuEventCreate", ctypes.byref(event), 0)
+        return event
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
         device = ctypes.c_int()

@@ -114,7 +114,12 @@ class Server:
         if isinstance(request, wire.Build):
             return machine.executor(request.case, request.device).build(request.case)
         if isinstance(request, wire.Prepare):
-            return self._prepare(machine, request)
+            case = request.case
+            like = None if request.like is None else self._prepared[request.like][0]
+            executor = machine.executor(case, request.device)
+            bench = executor.prepare(case, request.policy, like, request.problem)
+            self._prepared[request.handle] = bench, executor
+            return bench.prepared
         if isinstance(request, wire.Release):
             if released := self._prepared.pop(request.handle, None):
                 released[0].release()
@@ -129,14 +134,6 @@ class Server:
             self._queue = executor
             return started
         return self._stamped(started)
-
-    def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
-        case = request.case
-        like = None if request.like is None else self._prepared[request.like][0]
-        executor = machine.executor(case, request.device)
-        bench = executor.prepare(case, request.policy, like, request.problem)
-        self._prepared[request.handle] = bench, executor
-        return bench.prepared
 
     def _series(self, bench: Bench, request: wire.AskSeries) -> wire.Series:
         def run(of: Bench, clock: str, count: int, work: int) -> Batch:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from statistics import median
-from typing import Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -61,8 +60,19 @@ class ComparisonJob(Job):
         self.comparison, self.header = comparison, comparison.news[0].header
         self.rows = [row for run in comparison.news for row in run.rows]
 
-    def rendered(self, form: str = "") -> Any:
-        return _rendered(self.comparison, form or self.options.format, self.options)
+    def rendered(self, form: str = "") -> RenderableType:
+        """The comparison in a format of --format: text, or tables for rich."""
+        comparison, options, form = self.comparison, self.options, form or self.options.format
+        strict, missing_fails = options.strict, options.missing == "fail"
+        if form == "github":
+            return results.comparison_annotations(comparison, strict, missing_fails)
+        if form == "junit":
+            return results.comparison_junit(comparison, strict, missing_fails, options.command)
+        if form == "markdown":
+            return results.comparison_markdown(comparison, bool(options.verbose))
+        if form == "json":
+            return results.comparison_json(comparison)
+        return stack(results.comparison_sheets(comparison, bool(options.verbose)))
 
     def draw(self, tell: Tell) -> None:
         """Write the files of --write, and draw the chart unless no row has a ratio."""
@@ -81,22 +91,6 @@ class ComparisonJob(Job):
         if not comparison.compared:
             raise NothingMeasured(verdicts.why_nothing(comparison), self.run)
         return INCONCLUSIVE if options.strict and comparison.is_inconclusive else 0
-
-
-def _rendered(comparison: Comparison, form: str, options: ComparingOptions) -> RenderableType:
-    """A comparison in one format of --format: text, or tables for rich."""
-    every, missing_fails = bool(options.verbose), options.missing == "fail"
-    if form == "github":
-        return results.comparison_annotations(comparison, options.strict, missing_fails)
-    if form == "junit":
-        return results.comparison_junit(comparison, options.strict, missing_fails, options.command)
-    if form == "markdown":
-        return results.comparison_markdown(comparison, every)
-    return (
-        results.comparison_json(comparison)
-        if form == "json"
-        else stack(results.comparison_sheets(comparison, every))
-    )
 
 
 class CheckJob(ComparisonJob):
@@ -169,12 +163,14 @@ class CheckJob(ComparisonJob):
         if self.interrupted or self.error:
             self.comparison = verdicts.compare(self.baseline.runs, [self.run], self.baseline.rules)
 
-    def rendered(self, form: str = "") -> Any:
+    def rendered(self, form: str = "") -> RenderableType:
         if not self.options.aa:
             return super().rendered(form)
         sheets = aa_sheets(report := aa_report([self.run], self.options.rules))
-        forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa_json(report)}
-        return forms[form or self.options.format]
+        form = form or self.options.format
+        if form == "table":
+            return stack(sheets)
+        return markdown(sheets) if form == "markdown" else aa_json(report)
 
     def report(self) -> None:
         made = self.comparison
