@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gemmbench import cli
+from gemmbench import api, cli  # noqa: F401  before a test patches what the API imports
 from gemmbench.measure import child
 from tests import forked
 from tests.cli import fake_machine, recorded
