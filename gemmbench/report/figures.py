@@ -54,7 +54,7 @@ def view(run: Run, row: Row) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A column of CSV, a field of JSON, and if it has a heading a column of tables."""
+    """A column of CSV, a field of JSON, and where `figure_columns` names it a column of a table."""
 
     name: str
     type: ValueType
@@ -153,10 +153,8 @@ FIGURES: tuple[Figure, ...] = (
     Figure("gbps_median", float, "bandwidth.median", "1e9 bytes per second: the median", GIGA),
     *_ends("gbps", "bandwidth", GIGA, "gbps_median"),
     Figure("latency_s", float, "latency.median", "seconds for one launch or load: the median"),
-    Figure("energy_j", float, "row.energy.joules", "joules for one problem",
-           heading="energy", text=units.joules),
-    Figure("gflop_per_j", float, rates.gflop_per_joule, "1e9 operations for a joule",
-           heading="GFLOP/J"),
+    Figure("energy_j", float, "row.energy.joules", "joules for one problem"),
+    Figure("gflop_per_j", float, rates.gflop_per_joule, "1e9 operations for a joule"),
     Figure("width", int, lambda row: row.parameters.get("width"), "elements of the vectors of a probe"),
     Figure("noise", float, rates.noise,
            "half the interval's width over the median, in the innermost scope",

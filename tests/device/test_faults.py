@@ -16,7 +16,7 @@ from gemmbench.model.run_file import RunFile, load
 from gemmbench.suite import session
 from gemmbench.suite.plan import gemm_plan
 from tests.device import faulty
-from tests.unit.test_records import HEADER
+from tests.unit.test_run_file import HEADER
 
 # No row waits for its precision. On a busy machine each samples for its budget.
 POLICY = Policy(budget_s=2.0, batch_s=0.001, min_batches=3, precision=10.0, time_limit_s=40.0, patience_s=0.0)

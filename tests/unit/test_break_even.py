@@ -10,8 +10,8 @@ import pytest
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats.panels import Panel, break_evens, crossing, panels
-from tests.unit.test_derive import gemm
-from tests.unit.test_records import HEADER
+from tests.unit.test_rates import gemm
+from tests.unit.test_run_file import HEADER
 
 SIZES = (64, 128, 256, 512)
 

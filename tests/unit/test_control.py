@@ -21,7 +21,7 @@ from gemmbench.stats import rates
 from gemmbench.suite import session
 from tests import fake_runs as fake
 from tests.fake_instrument import FakeProbes
-from tests.unit.test_records import HEADER
+from tests.unit.test_run_file import HEADER
 
 
 class Machine(FakeProbes):

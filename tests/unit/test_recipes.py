@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,8 @@ RECIPES: Mapping[str, Mapping[str, Edit]] = {
         "gemmbench/exports/__init__.py": (
             '    "openmetrics": ',
             '    "again": lambda run, _: f"{len(run.rows)} rows",\n    "openmetrics": ',
-        )
+        ),
+        "gemmbench/suite/options/measuring.py": ('"openmetrics")', '"openmetrics", "again")'),
     },
 }
 
@@ -63,7 +65,7 @@ from gemmbench import api, chart_views
 from gemmbench.ladder import BY_NAME, families
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.options import names
+from gemmbench.suite.options import measuring, names
 from gemmbench.probes import memory
 from gemmbench.suite.plan import gemm_plan
 run = api.load(sys.argv[1])
@@ -74,7 +76,7 @@ print(json.dumps({
     "kernel": isinstance(step, Case) and bool(step.source) and bool(names.choose_kernels("again")),
     "probe": "global-again" in probes,
     "chart": len([*chart_views.KINDS["again"].panes([run], families([run]))]) > 0,
-    "export": run.text("again") == f"{len(run.rows)} rows",
+    "export": run.text("again") == f"{len(run.rows)} rows" and "again" in measuring.RUN_FORMATS,
 }))
 """
 
@@ -103,5 +105,21 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bool]:
 
 @pytest.mark.parametrize("what", RECIPES)
 def test_an_addition_is_two_files_or_one(what: str, seen: Mapping[str, bool]) -> None:
-    assert len(RECIPES[what]) == (1 if what in ("kernel", "export") else 2)
+    assert len(RECIPES[what]) == (1 if what == "kernel" else 2)
     assert seen[what]
+
+
+ADDITIONS = re.findall(r"^\| (an? .*) \| (.*) \|$", text("CONTRIBUTING.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("what", "change"), ADDITIONS)
+def test_a_recipe_names_what_exists(what: str, change: str) -> None:
+    words = re.findall("`@?(.*?)`", change)
+    paths = [ROOT / word for word in words if "/" in word]
+    assert paths
+    assert all(path.exists() for path in paths), what
+    files = [
+        file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()
+    ]
+    code = "\n".join(file.read_text(encoding="utf-8", errors="replace") for file in files)
+    assert not [word for word in words if "/" not in word and word not in code], what

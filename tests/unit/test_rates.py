@@ -11,7 +11,7 @@ from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, Row,
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import heading
 from gemmbench.stats import rates
-from tests.unit.test_records import HEADER
+from tests.unit.test_run_file import HEADER
 
 
 def gemm(variant: str, size: int, seconds: float, scope: str = "host", device: int = 0) -> Row:
