@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import product
 from typing import Literal
 
 from gemmbench import UsageError
@@ -384,10 +383,7 @@ class Variant:
 
     def space(self, dtype: str = "float") -> Iterator[dict[str, int]]:
         """Every combination of listed values that meets the constraints for a data type."""
-        for values in product(*(parameter.values for parameter in self.parameters.values())):
-            chosen = dict(zip(self.parameters, values, strict=True))
-            if not self.broken(chosen, dtype):
-                yield chosen
+        return self._combine({name: each.values for name, each in self.parameters.items()}, dtype, {})
 
     def nearest(
         self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]
@@ -397,32 +393,37 @@ class Variant:
         The distance is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5. Of equally
         close ones it is the first of `space`.
         """
-        names, itemsize = list(parameters), self._itemsize(dtype)
         inert = self.parameters.inert  # another value changes nothing, and is farther
-        values = [
-            tuple({*(self.parameters[n].values if n not in inert else ()), parameters[n]}) for n in names
-        ]
-        rules: list[list[Rule]] = [[] for _ in names]  # by the last parameter that they depend on
+        values = {
+            name: tuple({*(() if name in inert else self.parameters[name].values), value})
+            for name, value in parameters.items()
+        }
+        return next(filter(fits, self._combine(values, dtype, parameters)), {})
+
+    def _combine(
+        self, values: Mapping[str, Sequence[int]], dtype: str, near: Values
+    ) -> Iterator[dict[str, int]]:
+        """Yield the combinations that meet the constraints, those closest to `near` first, else in order."""
+        names, itemsize = list(values), self._itemsize(dtype)
+        rules: list[list[Rule]] = [[] for _ in (*names, "")]  # by how many parameters must be known
         for each in self.parameters.constraints:
-            at = max((names.index(name) for name in each.names if name in names), default=-1)
-            rules[at if each.names else -1].append(each.rule)
-        # The beginnings of configurations, closest first. What continues one is never closer.
+            counts = (number for number, name in enumerate(names, 1) if name in each.names)
+            rules[max(counts, default=len(names))].append(each.rule)
+        # The beginnings of combinations, closest first. What continues one is never closer.
         queue: list[tuple[float, tuple[int, ...], tuple[float, ...]]] = [(0.0, (), ())]
         while queue:
             _, indexes, distances = heappop(queue)
             at = len(indexes)
-            chosen = {name: each[index] for name, each, index in zip(names, values, indexes, strict=False)}
-            if at and not all(rule({**chosen, "itemsize": itemsize}) for rule in rules[at - 1]):
+            chosen = {name: values[name][index] for name, index in zip(names, indexes, strict=False)}
+            if not all(rule({**chosen, "itemsize": itemsize}) for rule in rules[at]):
                 continue
             if at == len(names):
-                if fits(chosen):
-                    return chosen
+                yield chosen
                 continue
-            for index, other in enumerate(values[at]):
-                ratio = (other or 0.5) / (parameters[names[at]] or 0.5)
+            for index, other in enumerate(values[names[at]]):
+                ratio = (other or 0.5) / (near.get(names[at], other) or 0.5)
                 longer = (*distances, abs(math.log2(ratio)))
                 heappush(queue, (sum(longer), (*indexes, index), longer))
-        return {}
 
     def fixes_group(self, given: Collection[str]) -> bool:
         return any(self.parameters[name].launch for name in given if name in self.parameters)
