@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from typing import Literal
@@ -176,7 +176,7 @@ class _Reader:
 
     def __init__(self, file: str, described: KernelDescription) -> None:
         self.file, self.of = file, described
-        self.words: set[str] = set()  # of all formulas
+        self.made: dict[FormulaText, entry.Formula] = {}
         turned = [_TURNED[name] for name in described.transposed]
         extents = {ld: rows for rows, *_, ld in turned} | described.extents
         areas = {target: f"{rows} * {columns}" for rows, columns, _, _, target, _ in turned}
@@ -186,13 +186,14 @@ class _Reader:
         self.extents, self.temporaries = self.formulas(extents), self.formulas(areas | described.temporaries)
 
     def formula(self, text: FormulaText) -> entry.Formula:
-        self.words |= set(re.findall(r"\w+", str(text)))
-        return published_formula(text, self.names, self.terms)
+        if text not in self.made:
+            self.made[text] = published_formula(text, self.names, self.terms)
+        return self.made[text]
 
     def formulas(self, texts: Mapping[str, FormulaText]) -> dict[str, entry.Formula]:
         return {name: self.formula(text) for name, text in texts.items()}
 
-    def names_in(self, texts: Sequence[FormulaText]) -> frozenset[str]:
+    def names_in(self, texts: Iterable[FormulaText]) -> frozenset[str]:
         """The names in formulas, and in the terms that they name."""
         names = {name for text in texts for name in re.findall(r"\w+", str(text))}
         terms = [self.of.terms[name] for name in sorted(names & self.of.terms.keys())]
@@ -236,7 +237,7 @@ class _Reader:
             compilation=entry.Compilation(self.type_options, described.options),
         )
         if described.choose != "python":
-            inert = frozenset(described.parameters.keys() - self.words)
+            inert = frozenset(described.parameters.keys() - self.names_in(self.made))
             variant = replace(variant, parameters=replace(variant.parameters, inert=inert))
         return _of_fp8(variant) if set(described.types) <= set(FP8_DTYPES) else variant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import CodeType
 
 from gemmbench.ladder.variant import Formula, ParameterError, Rule, Values, round_up
@@ -47,9 +47,14 @@ def published_formula(text: FormulaText, names: Collection[str], terms: Mapping[
     zero, and `NameError` if a value is not known yet.
     """
     source = str(text)
-    code = compile(source, "formula", "eval")
+    code = _compile(source)
     _refuse_unknown(source, code.co_names, (*names, *_FUNCTIONS))
     return lambda values: _evaluate(source, code, _Known(values, terms) if terms else values)
+
+
+@cache
+def _compile(source: str) -> CodeType:
+    return compile(source, "formula", "eval")
 
 
 def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
