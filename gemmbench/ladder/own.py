@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -109,6 +109,7 @@ class _Reader:
     of: Description
     extents: dict[str, Formula] = field(default_factory=dict)
     temporaries: dict[str, Formula] = field(default_factory=dict)
+    parameters: dict[str, entry.Parameter] = field(default_factory=dict)
 
     def variant(self) -> Variant:
         described = self.of
@@ -119,25 +120,24 @@ class _Reader:
             name: each if isinstance(each, ParameterTable) else ParameterTable(each)
             for name, each in described.parameters.items()
         }
-        parameters = {name: parameter(name, each) for name, each in given.items()}
-        combinations = math.prod(len(each.values) for each in parameters.values())
+        self.parameters |= {name: parameter(name, each) for name, each in given.items()}
+        combinations = math.prod(len(each.values) for each in self.parameters.values())
         if combinations > _MOST_COMBINATIONS:
             raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
         for flag in described.options:
             if not _FLAG.fullmatch(flag):
                 raise ValueError(f"options: {flag!r} is none: they begin with -cl- or -D, one word each")
-        group = self._formulas("work_group", described.work_group, parameters)
-        tile = self._formulas("tile", described.tile, parameters)
-        local = self._formula("local", described.local, parameters)
+        group = self._formulas("work_group", described.work_group)
+        tile = self._formulas("tile", described.tile)
+        local = self._formula("local", described.local)
         sides = tile[:2] if described.order == "row-major" else tile[1::-1]  # of the row-major C
-        known = (*parameters, "itemsize")
         variant = Variant(
             name=name,
             family=entry.OWN,
             idea=described.idea or f"your own kernel, {self.file.name}",
             source=self.file.name,
             launches=entry.Launches(
-                passes=self._passes(group, tile, parameters),
+                passes=self._passes(group, tile),
                 extents=self.extents,
                 temporaries=self.temporaries,
                 edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
@@ -147,15 +147,10 @@ class _Reader:
                 tile=lambda values: (sides[0](values), sides[1](values)),
             ),
             parameters=entry.Parameters(
-                parameters,
+                self.parameters,
                 presets=self._presets(given),
                 constraints=(
-                    *(
-                        Constraint(
-                            holds(self._formula("constraints", text, known, True)), f"{text} must hold"
-                        )
-                        for text in described.constraints
-                    ),
+                    *map(self._constraint, described.constraints),
                     _positive("work_group", group),
                     _positive("tile", tile),
                 ),
@@ -172,6 +167,10 @@ class _Reader:
         _try(variant)
         return variant
 
+    def _constraint(self, text: str) -> Constraint:
+        rule = self._formula("constraints", text, (*self.parameters, "itemsize"), is_rule=True)
+        return Constraint(holds(rule), f"{text} must hold")
+
     def _presets(self, given: Mapping[str, ParameterTable]) -> dict[str, dict[str, int]]:
         """The presets, and ``default`` with the default or first values."""
         for kind, values_of in self.of.presets.items():
@@ -181,16 +180,17 @@ class _Reader:
                 raise ValueError(f"presets: {kind} names {unknown}, which is no parameter")
         return {"default": {name: each.preset for name, each in given.items()}, **self.of.presets}
 
-    def _formula(self, key: str, text: FormulaText, names: Collection[str], is_rule: bool = False) -> Formula:
+    def _formula(
+        self, key: str, text: FormulaText, names: Collection[str] | None = None, is_rule: bool = False
+    ) -> Formula:
+        """A formula of `names`, by default of the parameters."""
         try:
-            return formula(text, names, is_rule)
+            return formula(text, self.parameters if names is None else names, is_rule)
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
 
-    def _formulas(
-        self, key: str, texts: Sequence[FormulaText], names: Collection[str]
-    ) -> tuple[Formula, ...]:
-        return tuple(self._formula(key, text, names) for text in texts)
+    def _formulas(self, key: str, texts: Sequence[FormulaText]) -> tuple[Formula, ...]:
+        return tuple(self._formula(key, text) for text in texts)
 
     def _operand(self, name: str) -> str:
         return _SWAPPED.get(name, name) if self.of.order == "column-major" else name
@@ -204,9 +204,7 @@ class _Reader:
     def _is_copied(self, name: str) -> bool:
         return self.of.pad or name in self.of.transposed
 
-    def _passes(
-        self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, entry.Parameter]
-    ) -> tuple[Pass, ...]:
+    def _passes(self, group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Pass, ...]:
         """Copies of operands, the kernel, and unpadding C. Adds to `extents` and `temporaries`."""
         described = self.of
         sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
@@ -219,7 +217,7 @@ class _Reader:
         self.extents |= {name: lambda _: 0 for name in described.arguments if name in _OFFSETS}
         name = self._kernel()
         before, held = self._copies(lengths)
-        arguments = tuple(self._argument(text, lengths, held, parameters) for text in described.arguments)
+        arguments = tuple(self._argument(text, lengths, held) for text in described.arguments)
         if missing := [name for name in _NEEDED if name not in described.arguments]:
             raise ValueError(f"arguments: {', '.join(missing)} is missing, without which there is no product")
         twice = sorted({name for name in described.arguments if described.arguments.count(name) > 1})
@@ -228,7 +226,7 @@ class _Reader:
         self._check_lengths()
         kernel = Pass(
             "multiply", self.file.key, name, arguments,
-            self._items(group, tile, lengths, parameters),
+            self._items(group, tile, lengths),
             lambda values: tuple(side(values) for side in group),
         )  # fmt: skip
         return (*before, kernel, *([UNPAD] if described.pad else []))
@@ -259,9 +257,7 @@ class _Reader:
             held["C"], held["ldc"] = "CP", "np"
         return passes, held
 
-    def _argument(
-        self, text: str, lengths: Mapping[str, str], held: Mapping[str, str], parameters: Collection[str]
-    ) -> str:
+    def _argument(self, text: str, lengths: Mapping[str, str], held: Mapping[str, str]) -> str:
         """The name of an argument's value; a formula goes to `extents` under its text."""
         if text in ("alpha", "beta", *_OFFSETS):
             return text
@@ -269,7 +265,7 @@ class _Reader:
         if text in passed:
             return passed[text]
         known = {name: passed[name] for name in (*lengths, "lda", "ldb", "ldc")}
-        made = self._formula("arguments", text, (*known, *parameters))
+        made = self._formula("arguments", text, (*known, *self.parameters))
         self.extents[text] = lambda values: made(_renamed(values, known))
         return text
 
@@ -324,14 +320,14 @@ class _Reader:
         return name
 
     def _items(
-        self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
-        parameters: Collection[str],
-    ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
+        self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str]
+    ) -> entry.Shape:
         """Work-items: as described, or a work-group for each tile of C."""
         if count := len(self.of.work_items):
             if count != len(group):
                 raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
-            wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters))
+            names = (*lengths, *self.parameters)
+            wanted = [self._formula("work_items", text, names) for text in self.of.work_items]
             return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
         if len(group) > 2:
             raise ValueError("work_group has three directions: say with work_items how many items there are")
