@@ -381,9 +381,12 @@ class Variant:
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
         return {**parameters, **{name: chosen[name] for name in known}}
 
-    def space(self, dtype: str = "float") -> Iterator[dict[str, int]]:
-        """Every combination of listed values that meets the constraints for a data type."""
-        return self._combine({name: each.values for name, each in self.parameters.items()}, dtype, {})
+    def space(
+        self, dtype: str = "float", values: Mapping[str, Sequence[int]] | None = None
+    ) -> Iterator[dict[str, int]]:
+        """Every combination of values (the listed ones) that meets the constraints for a data type."""
+        values = values or {name: each.values for name, each in self.parameters.items()}
+        return self._combine(values, dtype, {})
 
     def nearest(
         self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]

@@ -85,9 +85,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     combinations = math.prod(map(len, values.values()))
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
-    parameters = {name: replace(variant.parameters[name], values=each) for name, each in values.items()}
-    declared = replace(variant.parameters, declared=parameters)
-    allowed = tuple(replace(variant, parameters=declared).space(dtype))
+    allowed = tuple(variant.space(dtype, values))
     reasons = [
         next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "")
         for each in allowed
