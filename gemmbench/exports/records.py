@@ -24,7 +24,7 @@ from gemmbench.ladder import conversion
 from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
-from gemmbench.report.figures import FIGURES, Figure, ValueType, view
+from gemmbench.report.figures import FIGURES, ValueType, view
 from gemmbench.report.table import finite
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Summary
@@ -33,23 +33,9 @@ from gemmbench.stats.rates import Rate
 FlatValue = str | int | float | bool | None
 
 
-COLUMNS: tuple[Figure, ...] = (
-    *FIGURES,
-    Figure("net_s", float, "net.net_s", "seconds that the row adds to its neural network"),
-    Figure("net_share", float, "net.net_share", "its share of the network's time"),
-    Figure(
-        "measured_utc",
-        str,
-        "row.measured_utc",
-        "when an earlier run measured it, ISO 8601; empty if this one did",
-    ),
-    Figure("benchmark", str, "benchmark", "name of the case, the same in every run and in every export"),
-)
-"""The columns of CSV, of flat records, in their order."""
-
 TYPES: Mapping[str, str] = {
     column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type]
-    for column in COLUMNS
+    for column in FIGURES
 }
 """The type of every column, in the words of Arrow."""
 
@@ -64,7 +50,7 @@ _LAST = (  # of JSON, in this order
     *("device_name", "driver", *_NETS, "benchmark"),
 )
 _DERIVED = sorted(
-    (each for each in COLUMNS if each.name not in _STORED and each.name not in _FLAT_ONLY),
+    (each for each in FIGURES if each.name not in _STORED and each.name not in _FLAT_ONLY),
     key=lambda each: _LAST.index(each.name) if each.name in _LAST else -1,
 )
 
@@ -101,8 +87,8 @@ def format_json(run: Run) -> str:
 
 
 def to_flat(run: Run) -> list[dict[str, FlatValue]]:
-    """A dictionary for each row with all of `COLUMNS`. Values have the column's type, or are None."""
-    return [{each.name: _converted(each.type, each.of(known)) for each in COLUMNS} for known in _views(run)]
+    """A dictionary for each row with all of `FIGURES`. Values have the column's type, or are None."""
+    return [{each.name: _converted(each.type, each.of(known)) for each in FIGURES} for known in _views(run)]
 
 
 @without_collection()
@@ -233,7 +219,7 @@ def _records() -> dict[str, Any]:
     words = {str: "string", int: "integer", float: "number", bool: "boolean"}
     derived = {
         each.name: {"description": each.holds, "type": [words[each.type], "null"]}
-        for each in COLUMNS
+        for each in FIGURES
         if each in _DERIVED
     }
     figures = definitions["Check"]["properties"]["figures"]

@@ -182,6 +182,11 @@ FIGURES: tuple[Figure, ...] = (
     Figure("verdict", str, "row.check.verdict", "of the verification, or of a probe's integrity"),
     Figure("source", str, "row.source", "hash of the kernel's source and its parameters"),
     Figure("notes", str, lambda row: "; ".join(row.remarks), "remarks"),
+    Figure("net_s", float, "net.net_s", "seconds that the row adds to its neural network"),
+    Figure("net_share", float, "net.net_share", "its share of the network's time"),
+    Figure("measured_utc", str, "row.measured_utc",
+           "when an earlier run measured it, ISO 8601; empty if this one did"),
+    Figure("benchmark", str, "benchmark", "name of the case, the same in every run and in every export"),
 )
 # fmt: on
 
