@@ -53,6 +53,7 @@ class Note:
     label: str
     text: str
     style: str = ""
+    is_whole: bool = False  # never wrapped, so that it can be copied
 
     @property
     def line(self) -> str:
@@ -88,7 +89,8 @@ class Sheet:
             if self.notes:
                 yield Text("")
         for note in self.notes:
-            yield hanging(console, note.line, width, note.style)
+            room = len(note.line) + 2 if note.is_whole else width
+            yield hanging(console, note.line, max(width, room), note.style)
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
         """Yield tables that fit the width, further ones with as few key columns as tell rows apart."""

@@ -189,7 +189,7 @@ def tuning_sheets(run: Run, top: int = TOP) -> list[Sheet]:
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
-        notes.append(Note("as a preset", preset_line(key, outcome.winner)))
+        notes.append(Note("as a preset", preset_line(key, outcome.winner), is_whole=True))
     tables.append(Sheet(notes=tuple(notes)))
     return tables
 
