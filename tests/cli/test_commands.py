@@ -36,7 +36,7 @@ PAGES = {
     "square-math": "square --sizes 8,16 --kernel naive,image-4x8 --math strict,fast",
     "sweep-k": "sweep-k --m 8 --n 16 --k-max 100 --kernel naive,tiled",
     "workloads": "workloads --kernel naive,tiled,register",
-    "workloads-host": "workloads --set odd --kernel naive,register --scope host --batch 4",
+    "workloads-host": "workloads --set odd --kernel naive,register --scope host",
     "workloads-plan": "workloads --set transformer --prompt 7 --kernel naive --no-peak --dry-run",
     "gemm": "gemm -m 8 -n 16 -k 100 --kernel naive,tiled --alpha 2 --beta 0.5",
     "peak-plan": "peak --types float,half --device pocl --dry-run",

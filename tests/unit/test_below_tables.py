@@ -41,7 +41,7 @@ def test_a_saved_run_has_few_lines_below_its_tables(path: Path) -> None:
         assert sum(not note.style.startswith("bold") for note in sheet.notes) <= REMARKS
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(RUNS), st.integers(40, 200), st.booleans())
 def test_no_line_is_wider_than_the_terminal(path: Path, width: int, verbose: bool) -> None:
     run = load(path)

@@ -70,15 +70,6 @@ SUITED: dict[str, Run] = {  # a run for each kind
 }
 
 
-@pytest.mark.parametrize("kind", SUITED)
-def test_the_same_run_gives_the_same_file(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "chart.svg"
-    chart_views.draw_kind([SUITED[kind]], kind, path)
-    first = path.read_bytes()
-    chart_views.draw_kind([SUITED[kind]], kind, path)
-    assert path.read_bytes() == first
-
-
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_format(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"chart{suffix}"

@@ -110,28 +110,12 @@ def test_n_may_be_anything_where_b_is_stored_transposed(install: Install) -> Non
     assert (row.status, row.reason) == ("ok", "")
 
 
-def test_integers_come_in_fours_along_stored_rows(install: Install) -> None:
-    install()
-    reason = refusal(problem=Gemm(7, 8, 8, "char", trans_a=True)).reason
-    assert reason == "cuBLAS supports char only with m, n and k that are multiples of 4"
-
-
 @pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
 @pytest.mark.parametrize("memory", ["auto", "pageable"])
 def test_rows_may_be_apart(install: Install, dtype: str, ld: tuple[int, int, int], memory: str) -> None:
     install()
     row = measured(Gemm(21, 16, 32, dtype, 2.0, -1.0, ld=ld), replace(QUICK, memory=memory))
     assert (row.status, row.reason) == ("ok", "")
-
-
-@pytest.mark.parametrize("shape", [(8, 7, 8), (8, 8, 7)])
-def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -> None:
-    install()
-    found = refusal(problem=Gemm(*shape, "char"))
-    assert (found.status, found.reason) == (
-        "unsupported",
-        "cuBLAS supports char only with n and k that are multiples of 4",
-    )
 
 
 @pytest.mark.parametrize("dtype", ORDINARY)
@@ -237,15 +221,6 @@ def test_a_wrong_answer_has_no_rate(install: Install) -> None:
     assert "differ on the exact test" in row.reason
 
 
-def test_integers_that_do_not_fill_their_rows_are_refused_before_cublas_answers_wrong(
-    install: Install,
-) -> None:
-    install()
-    executor = CublasExecutor(DEVICE)
-    with pytest.raises(NotMeasuredError, match="multiples of 4"):
-        executor._library.enqueue(Gemm(8, 8, 7, "char"), Layout(8, 8, 8), 0, 0, 0)
-
-
 def test_reading_c_where_beta_is_0_is_found(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install(library=FakeCublas(always_reads_c=True))
     executor = CublasExecutor(DEVICE)
@@ -299,20 +274,29 @@ def refusal(device: Any = DEVICE, problem: Gemm | None = None) -> NotMeasuredErr
     return caught.value
 
 
-def test_what_the_library_does_not_take_is_unsupported(install: Install) -> None:
-    install(library=FakeCublas(status=15))
-    found = refusal()
-    assert (found.status, found.restart) == ("unsupported", False)
-    assert found.reason == (
-        "cuBLAS does not do this here: the requested functionality is not supported (cublasGemmEx)"
-    )
+SMALL, FP8 = Gemm(8, 8, 8), Gemm(16, 16, 16, "e4m3", trans_b=True)
 
 
-def test_a_failure_of_the_library_wants_a_fresh_process(install: Install) -> None:
-    install(library=FakeCublas(status=13))
-    found = refusal()
-    assert (found.status, found.restart) == ("failed", True)
-    assert found.reason.startswith("cublasGemmEx failed: cuBLAS says ")
+@pytest.mark.parametrize(
+    ("status", "problem", "reason"),
+    [
+        (
+            15,
+            SMALL,
+            "cuBLAS does not do this here: the requested functionality is not supported (cublasGemmEx)",
+        ),
+        (15, FP8, "cuBLAS does not do this here (cublasLtMatmulAlgoGetHeuristic: 15)"),
+        (13, SMALL, "cublasGemmEx failed: cuBLAS says WHAT"),
+        (13, FP8, "cublasLtMatmulAlgoGetHeuristic failed: status 13"),
+    ],
+)
+def test_a_status_that_is_no_lack_wants_a_fresh_process(
+    install: Install, status: int, problem: Gemm, reason: str
+) -> None:
+    install(library=FakeCublas(status=status))
+    found = refusal(problem=problem)
+    assert (found.status, found.restart) == (("unsupported", False) if status == 15 else ("failed", True))
+    assert found.reason == reason.replace("WHAT", "the requested functionality is not supported")
 
 
 def test_too_little_memory_fails_that_case_alone(install: Install) -> None:
@@ -408,6 +392,9 @@ def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype:
 @pytest.mark.parametrize(
     ("problem", "only"),
     [
+        (Gemm(8, 7, 8, "char"), "with n and k that are multiples of 4"),
+        (Gemm(8, 8, 7, "char"), "with n and k that are multiples of 4"),
+        (Gemm(7, 8, 8, "char", trans_a=True), "with m, n and k that are multiples of 4"),
         (Gemm(16, 16, 16, "e5m2", trans_b=True), "by e4m3, not two matrices of it"),
         (Gemm(16, 16, 16, "e4m3"), "where B is stored transposed and A is not: --trans-b"),
         (Gemm(16, 16, 16, "e4m3", trans_b=True, batch=2), "one problem at a time, as it is called here"),
@@ -419,7 +406,7 @@ def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype:
         (Gemm(16, 16, 24, "e4m3", trans_b=True), "with n, k and rows of A and B that are multiples of 16"),
     ],
 )
-def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm, only: str) -> None:
+def test_what_it_takes_of_a_type_is_said(install: Install, problem: Gemm, only: str) -> None:
     install()
     found = refusal(problem=problem)
     assert (found.status, found.restart) == ("unsupported", False)
@@ -441,15 +428,6 @@ def test_descriptions_of_fp8_are_given_back(install: Install) -> None:
         with pytest.raises(NotMeasuredError):
             exact_error(executor, Gemm(16, 16, 16, "e4m3", trans_b=True))
         assert descriptions() == 5
-
-
-def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install: Install) -> None:
-    for status, expected in ((15, ("unsupported", False)), (13, ("failed", True))):
-        install(library=FakeCublas(status=status))
-        with pytest.raises(NotMeasuredError) as caught:
-            measured(Gemm(16, 16, 16, "e4m3", trans_b=True))
-        assert (caught.value.status, caught.value.restart) == expected
-        assert "cublasLtMatmulAlgoGetHeuristic" in caught.value.reason
 
 
 def test_integers_are_on_tensor_cores_where_b_alone_is_stored_transposed() -> None:

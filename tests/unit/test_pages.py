@@ -190,7 +190,7 @@ def test_tables_have_names_scopes_and_as_many_cells_as_heads(square: str) -> Non
 
 
 def test_every_colour_of_every_chart_has_a_dark_one() -> None:
-    runs = [fake.fake_square(), fake.fake_gemm(), fake.fake_workloads(), fake.fake_ladder(("float", "half"))]
+    runs = [fake.fake_square(), fake.fake_gemm(), fake.fake_workloads()]
     pages = [
         report_html(each, Wanted(charts=tuple(chart_views.KINDS))) for each in (runs, [fake.fake_peak()])
     ]

@@ -31,7 +31,7 @@ def test_none_of_the_unchanged_jobs_fails_and_slower_ones_are_found() -> None:
 
 
 @pytest.mark.parametrize("threshold", [None, 0.05])
-@pytest.mark.parametrize("bases", [1, 3, 5])
+@pytest.mark.parametrize("bases", [1, 5])
 def test_no_row_of_an_unchanged_job_is_faster(bases: int, threshold: float | None) -> None:
     counts = sum(
         (

@@ -439,7 +439,7 @@ NAMELESS = ["", " ", "\t\x01\n", "\u202e\ufeff", "\ud800", "a | b"]
 @pytest.mark.parametrize("name", NAMELESS, ids=map(ascii, NAMELESS))
 @pytest.mark.parametrize("field", ["name", "platform", "driver", "cpu"])
 def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
-    run = fake.fake_square()
+    run = only(fake.fake_square(), lambda row: row.kind != "gemm" or row.variant in ("naive", "register"))
     device, host = run.header.devices[0], run.header.host
     if field == "cpu":
         host = replace(host, cpu=name)
