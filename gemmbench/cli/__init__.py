@@ -54,7 +54,7 @@ _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.EN
 
 
 class _LazyGroup(click.Group):
-    """Imports a command only when it is called or completed. Help and completion use `COMMANDS`."""
+    """Imports a command only when it is used. Help uses `COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -68,7 +68,7 @@ class _LazyGroup(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """Store the words of the command line for saved runs. Without arguments, show the help."""
+        """Store the words of the command line. Without any, show the help."""
         words = tuple(args)
         context = super().make_context(info_name, args or ["--help"], parent, **extra)
         context.meta[COMMAND_WORDS] = words
@@ -83,7 +83,7 @@ class _LazyGroup(click.Group):
 
     # click overloads main() for its standalone mode.
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run the command and exit with its status. Each error is one sentence on stderr."""
+        """Run the command and exit. Each error is one sentence on stderr."""
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
@@ -135,7 +135,7 @@ def _print_error(sentence: str, status: int) -> int:
 
 
 def _print_internal_error(error: Exception) -> int:
-    """Print an unexpected error as one line. Its status is not 1, which means a regression."""
+    """Print an unexpected error. Its status is not 1, which means a regression."""
     import traceback  # this and pathlib take 5 % of the time of --help
     from pathlib import Path
 
@@ -178,7 +178,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _click_sentence(error: click.ClickException) -> str:
-    """A click error as a sentence, with a pointer to --help. Suggest only similar options."""
+    """A click error as a sentence. Suggest only similar options."""
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         import difflib
 

@@ -131,7 +131,7 @@ def ladder_table(variants: Sequence[Variant]) -> RenderableType:
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
-    """What a device needs for a variant with one preset, of `dtype` or the variant's first type."""
+    """What a device needs for a variant with one preset."""
     dtype = dtype or variant.needs.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library.needs] if variant.library and variant.library.needs else []

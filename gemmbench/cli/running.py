@@ -34,7 +34,7 @@ class Option(click.Option):
 
 
 class Grouped(click.Command):
-    """A command whose ``--help`` groups its options; ``-h`` shows a line for each common one."""
+    """A command whose ``--help`` groups options, and whose ``-h`` shows common ones."""
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if _is_brief(ctx):

@@ -59,7 +59,7 @@ class Exact:
         return replace(self, operands=Matrices(a, b, c, True), expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, terms: Terms = PLAIN) -> str:
-        """The first wrong element of a C (m x n of every problem) and the number of wrong rows, or ""."""
+        """The first wrong element of a C and the number of wrong rows, or ""."""
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(
             ~(_product(as_stack(c, batch), problem.result, self.x) == self.expected).all(axis=2)
@@ -148,7 +148,7 @@ def _largest_exact(dtype: DType, wanted: float) -> int:
 
 
 def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements times 2^digits, which are added to the exponents of short types."""
+    """Stored elements times 2^digits, added to the exponents of short types."""
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -202,7 +202,7 @@ class Verifiable(Protocol):
         """
 
     def left(self) -> HostArray | None:
-        """C as the last batch left it; None if it was filled since, or every problem added to C."""
+        """C as the last batch left it, unless it was filled or added to since."""
 
 
 class Answers:
@@ -228,7 +228,7 @@ class Answers:
 
     @property
     def erased_result(self) -> HostArray:
-        """The verified result with every bit inverted, so that unwritten elements are wrong."""
+        """The verified result inverted, so that unwritten elements are wrong."""
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
@@ -236,7 +236,7 @@ class Answers:
         return c[:, : self._problem.n]
 
     def verified(self, bench: Verifiable, when: When) -> Verified:
-        """Run the checks before or after the batches. If they pass, small matrices are returned."""
+        """Run the checks before or after the batches. Small matrices are returned."""
         check = self._check_before(bench) if when == "before" else self._check_after(bench)
         if check.verdict != "ok":
             return Verified(check)
@@ -281,7 +281,7 @@ class Answers:
         return verify.merge_checks(checks)
 
     def check_own(self, result: HostArray) -> Check:
-        """Check a product of the case's own operands (m x ldc), and store it for comparisons."""
+        """Check a product of the case's own operands, and store it for comparisons."""
         self._result = self._inside(result).copy()
         checks = [self._check_guards(result), self._check_finite(self._result)]
         if checks[-1].verdict == "ok":
@@ -299,7 +299,7 @@ class Answers:
         return rows.check(c, values.c, self._sums, self._terms)
 
     def _check_after(self, bench: Verifiable) -> Check:
-        """Check what the last batch left, then exact integers if need be. Write ``--out``."""
+        """Check what the last batch left, and exact integers. Write ``--out``."""
         left = bench.left()
         checks = [] if left is None else [self.check_repeated(left, "after the last batch: ")]
         if not (checks and bench.erases):
@@ -310,7 +310,7 @@ class Answers:
         return check
 
     def _exact_checks_after(self, bench: Verifiable) -> list[Check]:
-        """Check exact integers times a power of 2, in both scopes on random operand sets."""
+        """Check exact integers times a power of 2 on random operand sets."""
         checks = []
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))
@@ -357,7 +357,7 @@ class Answers:
         return values.rows[0]
 
     def check_repeated(self, left: HostArray, what: str) -> Check:
-        """Check that a C has the verified bits, or lies within the bounds of rounding; `what` is a prefix."""
+        """Check that a C is the verified one but for rounding; `what` is a prefix."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")

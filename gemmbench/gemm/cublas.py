@@ -42,10 +42,7 @@ Stopwatch = tuple[ctypes.c_void_p, ctypes.c_void_p]  # two events in a stream
 
 
 class Cuda:
-    """The GPU that OpenCL describes by these facts, as this process's CUDA device, with one stream.
-
-    It has what benches use of `opencl.runtime.Runtime`.
-    """
+    """This process's CUDA device with these facts, and one stream. Benches use it as a `Runtime`."""
 
     def __init__(self, facts: DeviceFacts) -> None:
         self.facts, self.has_clock, self.queue, self.plain_queue = facts, True, self, self
@@ -385,7 +382,7 @@ def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
 
 
 def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
-    """The library in NVIDIA's pip packages, whose folders CUDA 12 and 13 name differently."""
+    """The library in NVIDIA's pip packages of CUDA 12 and 13."""
     spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
     for folder in spec.submodule_search_locations or () if spec else ():
         for file in files:
@@ -488,7 +485,7 @@ class CublasBench(WallBench):
         return iter(())
 
     def _device_batch(self, count: int) -> _Queued:
-        """Enqueue a batch: as a CUDA graph if `count` exceeds 1 and the number of sets."""
+        """Enqueue a batch, as a CUDA graph unless it is short."""
         self._on_device()
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.perf_counter()
@@ -526,7 +523,7 @@ class CublasExecutor(GemmExecutor):
 
     @staticmethod
     def is_installed(device: DeviceFacts) -> bool:
-        """Whether the device is NVIDIA's and the library's file exists: loading it takes long."""
+        """Whether the library's file exists for this GPU: loading it takes long."""
         files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
         return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
 

@@ -100,7 +100,7 @@ class Sweep:
 
 
 def _best(curve: Curve, scope: str) -> float:
-    """A line's highest median rate in flop/s, in the scope or else in the kernel scope."""
+    """A line's highest median rate in flop/s, in the scope or the kernel scope."""
     rates = [derive.median_rate(row, each) for row in curve.rows.values() for each in (scope, "kernel")]
     return derive.best_of(rates[::2]) or derive.best_of(rates) or 0.0
 
@@ -219,7 +219,7 @@ def energy(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
 
 
 def why_no_energy(runs: Sequence[Run]) -> str:
-    """Why no row has joules, each reason once; "" if some row has, or nobody asked."""
+    """Why no row has joules, each reason once; or ""."""
     rows = [row for run in runs for row in run.rows if row.kind == "gemm" and derive.asked_for_energy(row)]
     if any(row.energy.joules is not None for row in rows):
         return ""
@@ -275,7 +275,6 @@ def _contenders(run: Run, panel: Panel, families: pane.Families) -> tuple[Curve,
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
-    """Mark the size from which a kernel with transfers beats the host's BLAS, with its interval."""
     even, host = (
         next(iter(panels.break_evens(sweep.parts[0][0], sweep.panel)), None),
         panels.baseline(sweep.panel),
@@ -299,7 +298,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
 
 
 def roofline(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """Rates over flop per byte, below peak and bandwidth, which another run may provide."""
+    """Rates over flop per byte, below peak and bandwidth."""
     for subject in pane.subjects(runs):
         run, device = subject.run, subject.device
         # On a CPU the host's BLAS is under the same roofs.
@@ -425,7 +424,7 @@ def colour_of(dtype: str) -> str:
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane]:
-    """The fastest kernels at one problem in several data types, grouped by kernel."""
+    """The fastest kernels at one problem in several data types."""
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
         own = [setting for setting in panels.settings(run) if setting.device == device]
@@ -473,7 +472,7 @@ def workloads_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane
 
 
 def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
-    """A group of bars for each shape: two to five kernels, those that are fastest most often."""
+    """A group of bars for each shape: the two to five kernels that win most often."""
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]]
     shapes = {(row.label, row.problem): {} for row in subject.rows}
@@ -520,7 +519,7 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
-    """The parts of the host scope: of each kernel, or of the fastest at several problems."""
+    """The parts of the host scope, of kernels at one problem or the best at several."""
     for subject in pane.subjects(runs):
         timed = (row for row in subject.rows if (split := derive.split_parts(row.parts)) and split.whole_s)
         rows_of = by_key((row.problem, row) for row in timed if row.problem)

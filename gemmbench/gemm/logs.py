@@ -85,7 +85,7 @@ def _columns(
 
 
 def _stored(dims: Sequence[int], strides: Sequence[int]) -> tuple[bool, int | None]:
-    """Whether a matrix is stored transposed, and its leading dimension; None if no side is contiguous."""
+    """Whether a matrix is stored transposed, and its leading dimension."""
     (rows, columns), (row, column) = dims[-2:], strides[-2:]
     is_transposed = column != 1 and columns > 1 and row == 1
     if is_transposed:
@@ -338,7 +338,7 @@ class _Log:
             self._function = []
 
     def read(self, file: BufferedReader[Any]) -> None:
-        """Count every line. Executions of oneDNN that differ in time only are parsed once."""
+        """Count every line. Equal executions of oneDNN are parsed once."""
         known: dict[bytes, list[int]] = {}
         for number, line in enumerate(iter(partial(file.readline, _LONGEST_LINE), b""), 1):
             start = line.find(b",exec,")

@@ -55,7 +55,7 @@ def _with_samples(
 
 
 def checked_against_peak(row: Row, device: DeviceFacts | None) -> Row:
-    """The row, marked wrong if the median rate of its finest scope exceeds the peak."""
+    """The row, marked wrong if its rate exceeds the peak."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
@@ -115,7 +115,7 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 def _after_samples(
     handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy, windows: Sequence[Sampled] = ()
 ) -> Stages:
-    """Add energy, the host scope's parts and the map cycle, and verify again."""
+    """Add energy, parts and the map cycle, and verify again."""
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
         with Metered(handle, handle.prepared.clocks[0]) as run:
@@ -244,7 +244,7 @@ def _with_pairs(
     row: Row, case: Case, former: Handle, verified: wire.Verified,
     sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
 ) -> Row:  # fmt: skip
-    """The row with the samples of both sides: by the wall clock if only one side's events contradict it."""
+    """The row with both sides' samples, by one clock if only one side's events are wrong."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_checked_samples, sides)
     if bool(notes) != bool(doubts):  # one clock for both
@@ -335,7 +335,7 @@ def row_of(case: Case, handle: Handle) -> Row:
 
 
 def check_exact(case: Case, handle: Handle) -> None:
-    """Run the exact tests of a case's kernels. `WrongError` with the row if one fails."""
+    """Run the exact tests of a case's kernels; `WrongError` if one fails."""
     check = handle.verify("exact").check
     if check.verdict == "wrong":
         row = replace(row_of(case, handle), memory="")  # the operands were not touched
@@ -378,7 +378,7 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
 
 
 def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """The samples by scope; by the wall clock, with a note, if most events contradict it."""
+    """The samples by scope; by the wall clock, with a note, if events contradict it."""
     samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
     if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
@@ -389,7 +389,7 @@ def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tupl
 
 
 def _clocks_agree(batch: Batch) -> bool:
-    """Whether a batch's events fit in its wall time and fill it, but for the cost of launches."""
+    """Whether a batch's events fit in its wall time and fill it, but for launches."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
     launch_s, (start, stop) = batch.launch_s or 0.0, batch.device or (0.0, wall)

@@ -41,7 +41,7 @@ _WARM = "cold: its operands stay in the cache, since the size of the host's cach
 
 
 class NumpyExecutor:
-    """Runs gemm cases with numpy or scipy, in the host scope. `pin` pins the threads of loaded BLAS."""
+    """Runs gemm cases with numpy or scipy. `pin` pins the threads of loaded BLAS."""
 
     def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
         self._pin = pin
@@ -135,7 +135,7 @@ class NumpyBench:
         return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run `count` problems. If the library adds to C, the last one's C is restored, untimed."""
+        """Run `count` problems. If the library adds to C, the last C is restored, untimed."""
         sets = [self._calls(self._problem, *matrices) for matrices in self._sets]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
         self._next += count
@@ -249,7 +249,7 @@ class Mkl:
         self.title = f"MKL {version[1] if version else ''}, {counted(threads, 'thread')}"
 
     def saturates(self) -> bool:
-        """Whether its products of char are wrong on this CPU if two of them exceed 16 bits."""
+        """Whether pairs of its products of char overflow 16 bits on this CPU."""
         size, most = 64, 127
         matrix, c = np.full((size, size), most, np.int8), np.zeros((size, size), np.int32)
         self.call(Gemm(size, size, size, "char"), matrix, matrix, c)()
@@ -277,7 +277,7 @@ class Mkl:
 
 
 class MklExecutor(NumpyExecutor):
-    """Runs gemm cases with MKL, in the host scope. `NotMeasuredError` if it is not there."""
+    """Runs gemm cases with MKL; `NotMeasuredError` without it."""
 
     @staticmethod
     def is_installed(_: DeviceFacts) -> bool:

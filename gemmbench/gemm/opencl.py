@@ -32,7 +32,7 @@ from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose_memory, 
 
 
 class GemmExecutor:
-    """Runs gemm cases on one OpenCL device. Exact tests run once for each compiled variant."""
+    """Runs gemm cases on one OpenCL device, each variant after an exact test."""
 
     bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples
@@ -232,7 +232,7 @@ def _check_name(step: Pass, built: BuiltProgram) -> None:
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
-    """Set a user's kernel's arguments; `NotMeasuredError` if they are not as `step` says."""
+    """Set a user's kernel's arguments, which must be as `step` says."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
         counts = f"has {kernel.num_args} arguments, but arguments names {len(step.arguments)}"

@@ -136,7 +136,7 @@ class QueuedBatch:
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """Wait for the batch, and read its events and the wall clock; on a GPU also the chain of launches."""
+        """Wait for the batch; read its events (on a GPU also the chain) and the wall clock."""
         with errors():
             self.events[-1][1].wait()
             end = time.perf_counter()
@@ -267,11 +267,11 @@ class GemmBench:
 
     @property
     def _ahead(self) -> tuple[str, ...]:
-        """The clocks whose batches are enqueued ahead; none on a CPU, which the parent would disturb."""
+        """The clocks whose batches are enqueued ahead: on a CPU the parent would disturb them."""
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
-        """Forget the last batch, which refers to this bench: buffers go with the last reference."""
+        """Forget the last batch, which refers to this bench and so to its buffers."""
         if self._rotation.last and self._rotation.last[2] is self:
             self._rotation.last = None
 
@@ -356,7 +356,7 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Count a batch; whether to check its last problem. Of single short ones every second is."""
+        """Count a batch; whether to check its last problem."""
         self._batches += 1
         return self._comparer is not None and (count > 1 or self.is_long or self._batches % 2 == 0)
 
@@ -381,7 +381,7 @@ class GemmBench:
         return events, comparer.compare(c)
 
     def _forbidden_writes(self) -> Iterator[str]:
-        """Read back all operand sets. Yield a sentence for each write behind C, or into A or B."""
+        """Yield a sentence for each write behind C, or into A or B."""
         queue, self._rotation.on_device = self.runtime.queue, False
         for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
             behind = np.full(c.behind, _GUARD)
@@ -443,7 +443,7 @@ class GemmBench:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """Both scopes if an operand goes into an image, which the host fills without a pass."""
+        """Both scopes if the host fills an image without a pass."""
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
@@ -585,7 +585,7 @@ class GemmBench:
 
 
 class WallBench(GemmBench):
-    """A bench for steps whose events have no times: it uses the wall clock."""
+    """A bench for steps whose events have no times."""
 
     _ahead: tuple[str, ...] = ()
     stamped = erases = False

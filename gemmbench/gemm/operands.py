@@ -29,7 +29,7 @@ class OperandError(UsageError, ValueError):
 
 
 class Laps:
-    """Splits the wall time of one problem in the host scope. `wait` waits for the device."""
+    """Splits the wall time of one problem. `wait` waits for the device."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self._wait = wait
@@ -67,7 +67,7 @@ class Laps:
 
 
 def same_bits(values: HostArray, others: HostArray) -> bool:
-    """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
+    """Whether two contiguous arrays hold the same bits, NaN included."""
     left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
     return left.size == right.size and all(by_parts(lambda at: (left[at] == right[at]).all(), left.size))
 
@@ -108,7 +108,7 @@ class Matrices:
     rows: list[DrawnRows] = field(default_factory=list, compare=False)  # of the reference, once it is made
 
     def stored(self, problem: Gemm) -> Matrices:
-        """A, B and C as the problem stores them: gaps in A and B poisoned, those in C guarded."""
+        """A, B and C as the problem stores them, with poison and guards in gaps."""
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         a = transposed(self.a, problem.batch) if problem.trans_a else self.a
         b = transposed(self.b, problem.batch) if problem.trans_b else self.b
@@ -122,7 +122,7 @@ def guarded(problem: Gemm, c: HostArray) -> HostArray:
 
 
 def unwritten(problem: Gemm, c: HostArray) -> HostArray:
-    """C before a problem: poisoned if beta is 0, because it must not be read."""
+    """C before a problem: poisoned if it must not be read."""
     return c if problem.beta != 0 else _poisoned(c.shape, problem.result)
 
 
@@ -201,7 +201,7 @@ def read_header(path: str) -> MatrixHeader:
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
-    """A matrix from a .npy file, row-major. `OperandError` if it is not as `wanted`, or not finite."""
+    """A matrix from a .npy file, row-major; `OperandError` if it is not as `wanted`."""
     if read_header(path) != wanted:
         raise OperandError(
             f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
@@ -229,7 +229,7 @@ def save_result(path: str, values: HostArray) -> None:
 
 
 def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
-    """How many operand sets a GEMM rotates among: 1, or if cold, enough to fill the caches twice."""
+    """How many operand sets a GEMM rotates among: 1, unless cold."""
     if not policy.cold or not problem.operand_bytes:
         return 1
     return rotating_sets(problem, last_level_cache(device), device.global_mem_bytes // 2)

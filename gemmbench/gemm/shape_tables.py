@@ -27,7 +27,7 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """The tables of shapes by device and data type, or of a program's calls if they were counted."""
+    """The tables of shapes by device and data type, or of a program's calls."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if any(row.calls for row in rows):
         is_asked = "--dtype" in run.header.command  # which measures every shape in every type
@@ -57,7 +57,7 @@ class _ShapeLine:
         return own / host_rate if own and host_rate and self.best is not self.host else None
 
     def pays(self, run: Run) -> bool | None:
-        """Whether a kernel with transfers is known to beat numpy (True), or none to (False)."""
+        """Whether a kernel with transfers surely beats numpy (True), or none does (False)."""
         host = claims.evidence(run, self.host, "host") if self.best is not self.host else None
         own = [known for row in self.rows if (known := claims.evidence(run, row, "host"))]
         if host is None or not own:
@@ -196,7 +196,7 @@ class _CallsLine:
 
 
 def _program_sheet(run: Run, device: int, dtype: str | None, rows: Sequence[Row], scope: str) -> Sheet:
-    """The calls of a program, the longest first, and their sum. `dtype` None: several types."""
+    """The calls of a program, the longest first, and their sum."""
     rated = [row for row in rows if rates.compared_rate(run, device, row, scope)]
     name = next((each for each in reversed(BASELINES) if any(row.variant == each for row in rated)), "")
     library = next((clean(row.title) for row in rated if row.variant == name), "")
@@ -278,7 +278,7 @@ def _rest(lines: Sequence[_CallsLine], library: str) -> _CallsLine:
 
 
 def _program_conclusion(lines: Sequence[_CallsLine], library: str) -> list[Note]:
-    """The time of all calls of certain shapes with the library, and with the best."""
+    """The time of all calls with the library, and with the best."""
     sure = [line for line in lines if (time := line.library if library else line.best) and time.is_certain]
     best_s = claims.total(line.best if line.is_faster else line.library for line in sure)
     called_s = claims.total(line.library for line in sure)

@@ -35,7 +35,7 @@ def sweep_sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str
 
 
 def _shown(run: Run, panel: Panel, scope: str) -> Panel:
-    """A copy with the kernels that can run or were named, fastest first unless the ladder ran."""
+    """The kernels that can run or were named, fastest first unless the ladder ran."""
     able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
     if all(series.is_host for series in able):
         able = list(panel.series)
@@ -110,7 +110,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 
 def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
-    """The row of each problem that is known to be faster than all others in a scope."""
+    """The row of each problem that is surely the fastest in a scope."""
     known = ((row, each) for row in rows if (each := claims.compared(run, device, row, scope)))
     by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
     return [
@@ -153,7 +153,7 @@ class _Point:
 
 
 def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Note]:
-    """What is fastest, and from which size a kernel with transfers beats the host's BLAS."""
+    """What is fastest, and from which size kernels with transfers beat the host's BLAS."""
     points = [
         _Point(size, series, known)
         for size in panel.sizes
@@ -185,7 +185,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
 
 
 def _fastest_series(points: Sequence[_Point]) -> Curve | None:
-    """The series with a rate that is known to be above all rates of the others."""
+    """The series with a rate that is surely above all others."""
     by_series = by_key((point.series, point.rate) for point in points)
     for candidate, own in by_series.items():
         others = [point.rate for point in points if point.series is not candidate]
@@ -223,7 +223,7 @@ def _undecided(points: Sequence[_Point], where: str) -> str:
 
 
 def _figure(panel: Panel, fastest: Curve, points: Sequence[_Point]) -> str:
-    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``, or another rival, if they surely differ."""
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``, if they surely differ."""
     divisor, unit = rates.table_unit(panel.dtype, (point.rate.median for point in points))
     own = (point for point in points if point.series is fastest and point.rate.is_certain)
     best = max(own, key=lambda point: point.rate.median)
@@ -262,7 +262,7 @@ def _transfers(run: Run, panel: Panel, fastest: Curve | None) -> list[str]:
 
 
 def row_sheets(run: Run, order: Sequence[str] = (), intervals: bool = True) -> list[Sheet]:
-    """A line for each GEMM row, in tables by device and data type, with the host's rows."""
+    """A line for each GEMM row, in tables by device and data type."""
     grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
     return [_row_sheet(run, device, name, own_rows, intervals) for device, name, own_rows in grouped]
 
@@ -347,7 +347,7 @@ _ERRORS: Columns[Row] = {
 
 
 def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
-    """Tables by device and data type: the row of each kernel with the largest error over its bound."""
+    """The row of each kernel with the largest error over its bound, by device and type."""
     checked = [row for row in run.rows if row.kind == "gemm" and rates.residual(row) is not None]
     for device, dtype, rows in by_device(checked, attrgetter("dtype"), order):
         kernels = by_key((row.title, row) for row in rows).values()
@@ -372,13 +372,13 @@ def partner_name(rows: Iterable[Row]) -> str:
 
 
 def versus_columns(rows: Iterable[Row], scope: str, interval: bool = False) -> Columns[Row | None]:
-    """The column of ratios to the kernel of ``--versus``, called ``x tiled``, if there is one."""
+    """The column of ratios to the kernel of ``--versus``: ``x tiled``."""
     name = partner_name(rows)
     return {f"x {name}": partial(versus_cell, scope=scope, interval=interval)} if name else {}
 
 
 def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
-    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]``."""
+    """``1.07``, or ``1.07 [1.05, 1.09]``: a row's rate over the other kernel's."""
     against = rates.versus(row, scope) if row else None
     if against is None:
         return "-"
@@ -390,7 +390,7 @@ def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
-    """The parameters of each variant, in one note if all its rows have the same."""
+    """The parameters of each variant, in one note if all rows agree."""
     texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -589,7 +589,7 @@ def _if_known(row: Row | None, value: float | None, text: Callable[[float], str]
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
-    """GFLOP/J by size, with joules and power at the largest; None if no energy was measured."""
+    """GFLOP/J by size, with joules and power at the largest."""
     if not any_joules(panel.rows):
         return None
 
@@ -611,7 +611,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """What the energy was read from, or why it is missing, each reason once."""
+    """What the energy was read from, or why it is missing."""
     if not run.header.policy.energy:
         return []
     ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")

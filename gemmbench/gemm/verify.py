@@ -166,7 +166,7 @@ BATCH = 3  # problems of the exact test of a batch
 
 @dataclass(frozen=True)
 class ExactTest:
-    """One problem whose answer is known to the last bit, laid out in memory."""
+    """One problem with a known answer, laid out in memory."""
 
     problem: Gemm
     layout: Layout
@@ -289,7 +289,7 @@ class Kernel:
         return ExactTest.of(problem, layout, self.room, _BEHIND, has_numbers)
 
     def error(self, test: ExactTest) -> str:
-        """What is wrong with the kernel on a test, or ""; also whether NaN in C is the cause."""
+        """What is wrong with the kernel on a test, or "", and whether NaN in C is why."""
         error = test.error(self.run(test), self.terms)
         if not error or test.problem.beta != 0 or self.may_read_c:
             return error
@@ -299,7 +299,7 @@ class Kernel:
 
 
 def exact_test_error(kernel: Kernel, dtype: str) -> str:
-    """What is wrong with a kernel on the first exact test that fails, or ""."""
+    """What is wrong with a kernel on the first failing exact test, or ""."""
     return next(filter(None, map(kernel.error, kernel.tests(dtype))), "")
 
 
@@ -427,7 +427,7 @@ class DrawnRows:
         return Check("wrong", figures if all(map(math.isfinite, figures.values())) else {}, (reason,))
 
     def beyond(self, c: HostArray, c0: HostArray, sums: str = "") -> str:
-        """What exceeds the largest number of its type where C is not finite, or ""."""
+        """What exceeds its type's largest number where C is not finite, or ""."""
         got, product, added = self._values(c, c0)
         result, kept = self._problem.result, DTYPES[sums] if sums else self._problem.result
         with np.errstate(all="ignore"):
@@ -491,7 +491,7 @@ def largest(dtype: DType) -> float:
 
 
 def first_not_finite(c: HostArray, dtype: DType) -> int | None:
-    """The first row of C, m x n of every problem, that is not finite; or None."""
+    """The first row of C that is not finite, or None."""
     for part in blocks(*c.shape):
         is_finite = np.isfinite(decode(c[part], dtype)).all(axis=1)
         if not is_finite.all():
@@ -505,7 +505,7 @@ def _limits(dtype: DType) -> Any:
 
 
 def merge_checks(checks: Sequence[Check]) -> Check:
-    """Several checks as one: the largest of each figure and every reason once."""
+    """The largest of each figure and every reason once."""
     figures: dict[str, float] = {}
     for check in checks:
         for name, value in check.figures.items():

@@ -356,7 +356,7 @@ class Net:
 
 @lru_cache(maxsize=16)
 def nets(run: Run) -> tuple[Net, ...]:
-    """AlexNet's products on every device and in every type that has all layers."""
+    """AlexNet's products, where a device and a type have all layers."""
     layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
     for row in run.rows:
         for label in row.label.split(" = ") if row.kind == "gemm" and row.device != HOST else ():
@@ -375,7 +375,7 @@ def nets(run: Run) -> tuple[Net, ...]:
 
 
 def net_figures(run: Run, row: Row) -> dict[str, float]:
-    """A row's seconds in AlexNet and their share; empty unless it is a layer's fastest row."""
+    """The seconds of a layer's fastest row in AlexNet, and their share; or {}."""
     for net in nets(run):
         for name, product in net.products.items():
             if product is row and net.whole_s:

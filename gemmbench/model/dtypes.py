@@ -102,13 +102,13 @@ _THREADS = ThreadPoolExecutor(4)  # which start with the first parts
 
 
 def blocks(length: int, size: int, times: int = 1) -> list[slice]:
-    """Slices of a length, each of `times` 1 Mi elements at most, with `size` for each index."""
+    """Slices of a length, of `times` 1 Mi elements at most (`size` for each index)."""
     step = max(1, times * _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def by_parts(work: Callable[[slice], Any], size: int) -> list[Any]:
-    """The results of `work` on blocks of `size` elements, on four threads: one is slower than memory."""
+    """The results of `work` on blocks, on four threads: one is slower than memory."""
     parts = blocks(size, 1)
     return list((_THREADS.map if len(parts) > 1 else map)(work, parts))
 

@@ -65,13 +65,13 @@ def raw(file: str, root: str = "") -> str:
 
 
 def description(file: str) -> str:
-    """The TOML that describes a published kernel in its own file, or ""."""
+    """The TOML that describes a published kernel, or ""."""
     block = _BLOCK.search(raw(file))
     return block["toml"] if block else ""
 
 
 def opening(file: str) -> str:
-    """The text of the first comment of a file, without its description, or ""."""
+    """The text of the first comment of a file, or ""."""
     comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
@@ -157,7 +157,7 @@ COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
 
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
-    """The options without -D of macros that the file does not use: variants share a program."""
+    """The options without -D of unused macros: variants share a program."""
     names = set(re.findall(r"\w+", text(file, root)))
     return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
 
@@ -228,7 +228,7 @@ def shown_name(file: str) -> str:
 
 
 def own_file(path: Path) -> OwnFile:
-    """Read a user's kernel file with its includes, and a TOML file of its name as a comment."""
+    """Read a user's kernel file with its includes and its TOML file."""
     source = _Expansion().of(path, path.name, (os.path.realpath(path),))
     beside = path.with_suffix(".toml")
     if beside != path and beside.is_file():
@@ -295,7 +295,7 @@ class _Expansion:
     def _included(
         self, directive: _Directive, by: Path, name: str, above: tuple[str, ...], is_optional: bool
     ) -> str:
-        """The text for an include in the file `by`; "" if it is read once and was."""
+        """The text for an include in the file `by`, if it is not there yet."""
         file, path = by.parent / directive.file, MARK
         is_there = directive.word == "include" and _is_file(file)
         if is_there:

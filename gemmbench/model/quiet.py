@@ -50,12 +50,12 @@ def key(row: Row) -> str:
 
 
 def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
-    """The reference of a run: the known one, else the 25 % quantile of its bursts, or 0."""
+    """The reference of a run: the known one, else the 25 % quantile of its bursts."""
     return known_s or _quantile(bursts_s, _FAST)
 
 
 def known(references_s: Sequence[float]) -> float:
-    """The reference of earlier runs, oldest first: the 25 % quantile of the last nine, or 0."""
+    """The reference of earlier runs: the 25 % quantile of the last nine."""
     return _quantile(references_s[-RUNS:], _FAST)
 
 
@@ -101,7 +101,7 @@ def loss(scope: Scope) -> float:
 
 
 def joined(before: Scope, after: Scope) -> Scope:
-    """The batches of two visits to a row; later ones replace those of another size."""
+    """The batches of two visits to a row, or the later ones."""
     is_alike = before.batch == after.batch and bool(before.waited_s) == bool(after.waited_s)
     if not is_alike or not before.bursts_s or not after.bursts_s:
         return after

@@ -181,7 +181,7 @@ class CheckJob(ComparisonJob):
         return "the result covers the rows measured so far"
 
     def status(self, tell: Tell) -> int:
-        """With --aa, report the first failed row, and return 1 if any row failed."""
+        """With --aa, 1 if any row failed."""
         if not self.options.aa:
             return super().status(tell)
         if lost := [row for row in self.rows if row.status in FAILED]:
@@ -240,7 +240,7 @@ class Candidate:
 
     @property
     def slowdown(self) -> float:
-        """How many times as long as in the baseline the control took, at its largest change."""
+        """The control's time over the baseline's, at its largest change."""
         return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
 
     def pooled(self, rules: comparing.Rules, start: int | None = None) -> ComparedRow | None:
@@ -272,7 +272,7 @@ def _cases(job: CheckJob) -> dict[RowKey, Case]:
 
 
 def _control(job: CheckJob, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
-    """A row that shows whether the machine is slower, not the kernel: libraries, then steady rows."""
+    """A row that shows the machine's speed: a library, else a steady row."""
 
     def home(line: ComparedRow) -> int:
         return HOST if is_on_cpu(job.run, line.row) else line.key[1]
@@ -321,7 +321,7 @@ def _alternate(
 def _remeasure(
     job: CheckJob, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure candidates again in two rounds, in new processes, with their control before and after."""
+    """Measure candidates in two more rounds, with their control before and after."""
     yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
         job.worker.stop()
@@ -347,7 +347,7 @@ def _change(ratio: float) -> float:
 def _slowdown(
     job: CheckJob, candidate: Candidate, control: ComparedRow, case: Case
 ) -> Generator[Event, None, float]:
-    """Measure a control, and return its time relative to the baseline; 1 without a time."""
+    """Measure a control: its time relative to the baseline; 1 without a time."""
     row = yield from job.take(case)
     if row.status in FAILED:
         candidate.failed[control.key] = row
@@ -474,13 +474,13 @@ class AAReport:
 
     @property
     def min_threshold(self) -> float | None:
-        """The difference, as a fraction, that 95 % of the rows do not exceed; None without rows."""
+        """The difference, as a fraction, that 95 % of the rows do not exceed."""
         ordered = sorted(row.min_threshold for row in self.rows)
         return ordered[math.ceil(_AA_SHARE * len(ordered)) - 1] if ordered else None
 
 
 def aa_report(runs: Sequence[Run], rules: comparing.Rules) -> AAReport:
-    """By how much the times of each row differ at most between runs of unchanged code."""
+    """By how much each row's times differ at most between runs of unchanged code."""
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
     for key, first in baseline.rows.items():

@@ -93,7 +93,7 @@ class BaselineSet:
         return self.replicates_of(self.runs)
 
     def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
-        """Split runs into replicates, without rows whose key and seconds an earlier row has."""
+        """Split runs into replicates, without copies of earlier rows."""
         seen: set[tuple[object, ...]] = set()
         replicates = []
         for each in (each for run in runs for each in replicates_in(run, self.header)):
@@ -172,7 +172,7 @@ def device_map(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device, the position of an unused equal one, if known the same chip; or None."""
+    """For each wanted device, the position of an unused equal one, or None."""
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
         for number, device in enumerate(wanted):
@@ -189,7 +189,7 @@ Fact = tuple[Kind | None, str, str, str]
 
 
 def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str]) -> tuple[Kind, str] | None:
-    """The first difference of two devices that `across` does not allow: its kind and a message."""
+    """The first difference of two devices that `across` does not allow."""
     differences = _differences(_device_facts(old, new), across)
     return next(((kind, reason) for kind, reason in differences if kind is not None), None)
 
@@ -197,7 +197,7 @@ def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str
 def difference(
     old: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = (), scope: str | None = None
 ) -> str:
-    """The first difference that makes two rows with one key not comparable, and a remedy; or ""."""
+    """Why two rows with one key are not comparable, with a remedy; or ""."""
     kind, reason = next(_differences(_facts(old, new, scope), across), (None, ""))
     if kind is None:
         return reason and f"{reason}; measure both runs alike"
@@ -252,7 +252,7 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
 
 
 def only_preset_differs(before: Row, after: Row) -> bool:
-    """Whether two rows used today's kernel source, with other parameters: their hashes are made again."""
+    """Whether two rows used today's kernel source, with other parameters."""
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
     try:
@@ -270,7 +270,7 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 @dataclass(frozen=True)
 class Ratio(Interval):
-    """A ratio of times, new over old: of medians, whose interval may be unknown (NaN), and of minima."""
+    """A ratio of times, new over old: of medians (its interval may be NaN) and of minima."""
 
     minima: float
 
@@ -303,7 +303,7 @@ class ComparedRow:
 
     @property
     def lost(self) -> bool:
-        """Whether the baseline has a time that was compared with nothing, or with a prediction."""
+        """Whether the baseline's time was compared with nothing, or a prediction."""
         return self.verdict in LOST or (self.is_possibly_slower and self.ratio is None)
 
     @property
@@ -354,7 +354,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """How many lines have a ratio or are broken; 0 for the host's alone, if a device's is lost."""
+        """How many lines have a result; 0 for the host's alone if a device's is lost."""
         stated = [line for line in self.lines if line.ratio is not None or line.verdict == "broken"]
         hosts = all(line.key[1] == HOST for line in stated)
         return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
@@ -469,7 +469,7 @@ def _counted_ratio(line: ComparedRow) -> float:
 
 
 def why_unfit(spreads: Sequence[float]) -> str:
-    """Why stored times show nothing on a machine whose unchanged runs differ so much, or ""."""
+    """Why stored times show nothing on a machine that differs so much, or ""."""
     typical = median(spreads or [0.0])
     if typical <= ROW_LIMIT - 1:
         return ""
@@ -547,7 +547,7 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
 
 
 def _of_two_devices(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """The line without a judgement if its rows ran on different devices, unless it is wrong."""
+    """The line without a judgement if its rows ran on different devices."""
     key, rules = line.key, baseline.rules
     olds, latest = ([each for each in side if key in each.rows] for side in (baseline.replicates, news))
     if rules.interleaved or "device" not in rules.across or not (olds and latest):
@@ -696,7 +696,7 @@ def judge_times(
 
 
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
-    """Judge a line by pooled batches that alternated between new and old kernel; None without any."""
+    """Judge a line by pooled interleaved batches; None without any."""
     new, old = rates.interleaved_seconds(rows, rules.scope)
     if not new:
         return None

@@ -46,7 +46,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def comparison_markdown(comparison: Comparison, every: bool = False) -> str:
-    """A comparison in markdown for the summary of a CI job, with the conclusion first."""
+    """A comparison for the summary of a CI job, with the conclusion first."""
     *tables, last = comparison_sheets(comparison, every)
     rest = replace(last, notes=last.notes[1:])
     return f"### gemmbench: {conclusion(comparison)}\n\n{markdown([*tables, rest])}"
@@ -70,7 +70,7 @@ def comparison_sheets(comparison: Comparison, every: bool = False) -> list[Sheet
 
 
 def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = None) -> Iterator[Sheet]:
-    """A table of the shapes that two devices, as run and position, ran, with the ratio."""
+    """A table of the shapes that two devices (run and position) both ran."""
     sides, scope = (old, new), scope or view_scope(old[0], new[0])
     best = [best_of_shapes(run.rows, run, device, scope) for run, device in sides]
     shared = [key for key in best[0] if key in best[1]]
@@ -205,7 +205,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _counted(lines: Sequence[ComparedRow]) -> str:
-    """The common verdict of rows, and the slowdown that would have been found."""
+    """The common verdict of rows, and what slowdown would have been found."""
     if lines[0].verdict == "within":
         return _within(lines)
     smallest = [line.smallest_slowdown for line in lines]
@@ -221,7 +221,7 @@ def _would_find(slowdown: float) -> str:
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
-    """Notes why rows fail, and other notes: one for each reason, the most frequent first."""
+    """Notes why rows fail, and other notes, the most frequent first."""
     interleaved = comparison.rules.interleaved
     reasons = {
         "missing": "not in the new run",

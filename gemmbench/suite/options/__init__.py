@@ -80,7 +80,7 @@ class File(click.Path):
 
 
 class Output(File):
-    """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so."""
+    """A file to write, with one of `suffixes`, as `what` says."""
 
     def __init__(
         self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = ""
@@ -166,7 +166,7 @@ def hidden(default: Any) -> Any:
 
 
 def specs(kind: type[Options]) -> dict[str, tuple[Spec, Field[Any]]]:
-    """The options of a class by field name, as `Spec` and dataclass field; inherited ones last."""
+    """The options of a class by field name; inherited ones last."""
     first: dict[str, int] = {}
     for depth, base in enumerate(reversed(kind.__mro__)):
         for name in inspect.get_annotations(base):
@@ -198,7 +198,7 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 
 def _converted(name: str, spec: Spec, value: Any) -> Any:
-    """Convert a Python value to an option's type, with the command line's error messages."""
+    """Convert a Python value, with the command line's error messages."""
 
     def convert(item: Any) -> Any:
         return spec.kind.convert(item, None, None)

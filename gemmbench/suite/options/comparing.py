@@ -72,7 +72,7 @@ FAILING: tuple[RowVerdict, ...] = ("slower", "broken", "resources changed")
 
 @dataclass(frozen=True)
 class Rules:
-    """How runs are compared. A threshold is how much longer a row may take: 0.1 is 10 %."""
+    """How runs are compared. A threshold of 0.1 allows 10 % more time."""
 
     default: float | None = None  # the threshold of all rows; None: the user gave none
     by_name: Mapping[str, float] = field(default_factory=dict)  # thresholds of single kernels and libraries
@@ -281,7 +281,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         _ = self.user_kernels
 
     def policy_of(self, base: Policy) -> Policy:
-        """The baseline's policy with the given options. --against samples for 2 s at least."""
+        """The baseline's policy with the given options; --against samples longer."""
         policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
             policy = replace(policy, budget_s=max(policy.budget_s, _INTERLEAVED_S))
@@ -306,7 +306,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def old_kernels(self) -> dict[str, Variant]:
-        """The old versions of the user's kernels in --against, if it has them, by current name."""
+        """The old versions of the user's kernels in --against, by current name."""
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
         try:
@@ -452,7 +452,7 @@ class TuneOptions(o.Options):
 
 
 def default_sizes(device: DeviceFacts) -> tuple[int, ...]:
-    """m = n = k of a search without a size: enough to keep the device busy."""
+    """m = n = k that keep the device busy."""
     has_card = device.type == "gpu" and not device.unified_memory
     return (_HUGE if has_card else _LARGE,)
 
