@@ -84,7 +84,7 @@ POCL_CACHE = "POCL_CACHE_DIR"
 
 @contextlib.contextmanager
 def _scratch_folder() -> Iterator[dict[str, str]]:
-    """A variable that names a folder for what PoCL writes, deleted at the end; or {}."""
+    """A variable that names a temporary folder for PoCL, or {}."""
     try:
         folder = tempfile.TemporaryDirectory(
             prefix="gemmbench-", dir=os.environ.get(POCL_CACHE) or None, ignore_cleanup_errors=True
@@ -218,7 +218,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._batches.append(handle)
 
     def _warm(self, request: wire.AskBatch) -> None:
-        """Repeat a batch untimed for 20 ms: threads of a stopped process may wake up on one core."""
+        """Repeat a batch for 20 ms: threads of a stopped process wake up on one core."""
         self._is_cold, handle = False, request.handle
         warmed_s = 0.0 if self._took_s.get(handle, 0.0) < _WARM_ENOUGH_S else _WARM_S
         while warmed_s < _WARM_S:
@@ -244,7 +244,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return series
 
     def release(self, handle: int) -> None:
-        """Drop unread batches, stop all sensors, and free a handle. Errors are ignored."""
+        """Drop unread batches, stop all sensors, and free a handle."""
         self._asked.pop(handle, None)
         self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
@@ -256,7 +256,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self._call(wire.Release(handle), wire.Released)
 
     def _ensure_prepared(self, handle: int) -> None:
-        """Prepare a handle again, and the one that it is like, if the process does not know it."""
+        """Prepare a handle, and the one that it is like, if need be."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
@@ -332,7 +332,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._is_active = True
 
     def _pause(self) -> None:
-        """Stop the process until its next turn; outside Linux, sleep until its threads do."""
+        """Stop the process until its next turn; outside Linux, sleep instead."""
         self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
@@ -416,7 +416,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._scratch.close()
 
     def kill(self) -> None:
-        """End the process from another thread; the thread that waits for an answer cleans up."""
+        """End the process from another thread."""
         if process := self._process:
             process.kill()
 
@@ -424,7 +424,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self.close()
 
     def close(self) -> None:
-        """End the process, its sensors and its output file for good, and the workers that joined it."""
+        """End the process, its sensors and files for good, and its workers."""
         self.stop()
         for worker in self._group:
             for monitor in worker._monitors.values():
@@ -455,7 +455,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return None
 
     def _listed(self) -> wire.Opened:
-        """List the devices in 10 s; if that fails, again without drivers that crash or hang alone."""
+        """List the devices, without drivers that crash or hang."""
         try:
             return self.opened(LIST_LIMIT_S)
         except WorkerError as error:
@@ -467,7 +467,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self.opened()
 
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
-        """The child's devices or the host's facts; `WorkerError` if it fails or has another protocol."""
+        """The child's devices or the host's facts; else `WorkerError`."""
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
         try:
@@ -507,7 +507,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
 
 def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
-    """Whether Linux reports every thread of a process as stopped or dead, or it is gone."""
+    """Whether Linux reports every thread of a process as stopped."""
     try:
         states = [
             (task / "stat").read_text().rpartition(")")[2].split()[0]
@@ -536,7 +536,7 @@ def other_version(kernels: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts
 
 
 def protocol_of(checkout: Path) -> int:
-    """The protocol of a checkout's instrument, read from its source; 0 if it has none."""
+    """The protocol of a checkout's instrument; 0 if it has none."""
     try:
         source = (checkout / "gemmbench/model/instrument.py").read_text(encoding="utf-8")
     except OSError:
@@ -574,7 +574,7 @@ def encode_message(message: object) -> bytes:
 
 
 def decode_message(line: bytes) -> Any:
-    """The message in a line of JSON; `ValueError` if it is none of this protocol."""
+    """The message in a line of JSON; else `ValueError`."""
     try:
         try:
             kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
@@ -634,7 +634,7 @@ class Pipe:
 
 
 def connected(handle: int) -> Pipe:
-    """The child's end of the pipe: an inherited file descriptor, on Windows a handle."""
+    """The child's end of the pipe, inherited."""
     if sys.platform == "win32":
         return Pipe(connection.PipeConnection(handle))
     return Pipe(Connection(handle))

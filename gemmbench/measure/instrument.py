@@ -90,7 +90,7 @@ class Server:
         return self._guarded(lambda: self._answer(request))
 
     def is_behind(self, request: wire.Request) -> bool:
-        """Whether a request is for a batch that can be enqueued behind the running one."""
+        """Whether a request is for a batch that can follow the running one."""
         if not isinstance(request, wire.AskBatch) or request.handle not in self._prepared:
             return False
         bench, executor = self._prepared[request.handle]
@@ -180,7 +180,7 @@ class Server:
 
 
 def _waits(tasks: str = "/proc/self/task") -> dict[str, int]:
-    """How long each thread of this process has waited for a core, in ns; {} where not known."""
+    """How long each thread has waited for a core, in ns; or {}."""
     waits = {}
     with contextlib.suppress(OSError):
         for task in os.listdir(tasks):  # noqa: PTH208  pathlib takes 0.4 ms, in which threads fall asleep
@@ -199,7 +199,7 @@ def _short(seconds: float) -> float:
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
-    """Answer requests until the pipe closes. While a batch runs, only the next can be enqueued."""
+    """Answer requests until the pipe closes."""
     server = Server(make)
     running: Running | None = None
 
@@ -233,7 +233,7 @@ def _die_with_parent() -> None:
 
 
 def serve_parent(handle: str, maker: str) -> None:
-    """Serve the other end of a pipe, then exit without cleanup, because drivers may hang."""
+    """Serve the other end of a pipe, and exit without cleanup: drivers may hang."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     drivers.ask_for_tiles()

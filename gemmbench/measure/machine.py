@@ -109,7 +109,7 @@ def default() -> OpenCLMachine:
 
 
 def set_compile_caches(folder: str) -> None:
-    """Let drivers cache what they compile in a folder, or nowhere: no cache may answer for the compiler."""
+    """Let drivers cache what they compile in a folder, or nowhere."""
     os.environ.update({"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"})
     if folder:  # read when libraries are loaded
         os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
@@ -125,7 +125,7 @@ def blas_pools() -> list[Pool]:
 
 
 def pool_of(package: ModuleType = np) -> Pool | None:
-    """The loaded BLAS that numpy or scipy most likely uses, its own first; None if unknown."""
+    """The loaded BLAS that numpy or scipy most likely uses, or None."""
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
@@ -137,7 +137,7 @@ def pool_of(package: ModuleType = np) -> Pool | None:
 
 @cache
 def all_cores() -> tuple[int, ...]:
-    """The cores that this process may use, before the caller is pinned to one."""
+    """The cores of this process, before the caller is pinned."""
     return tuple(sorted(usable_cores() or ()))
 
 
@@ -159,19 +159,19 @@ def pin_blas_threads() -> None:
 
 
 def limit_blas_threads() -> None:
-    """Limit numpy's BLAS to one thread: others would spin after a verification."""
+    """Limit numpy's BLAS to one thread: others would spin."""
     threadpoolctl.threadpool_limits(1, "blas")
 
 
 def pool_title(pool: Pool) -> str:
-    """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    """``openblas 0.3.30, 2 threads, SkylakeX``"""
     library = f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()
     threads = counted(pool["num_threads"], "thread") if pool.get("num_threads") else ""
     return ", ".join(filter(None, (library, threads, str(pool.get("architecture") or ""))))
 
 
 def host_facts() -> HostFacts:
-    """Describe this machine for a saved run, with the user's variables. Takes 0.2 s."""
+    """Describe this machine for a saved run. Takes 0.2 s."""
     pool, cpuinfo = pool_of(), ""
     with suppress(OSError):
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -200,12 +200,12 @@ _OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_(.*(CPU|VECTOR|AFFINITY)|MAX_|WO
 
 
 def cpu_driver_variables() -> dict[str, str]:
-    """The user's variables that change threads, vectors or processor for drivers of a CPU."""
+    """The user's variables that change drivers of a CPU."""
     return {name: value for name, value in sorted(os.environ.items()) if _OF_CPU_DRIVERS.match(name)}
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """Host memory that the system and all control groups still allow, with file caches."""
+    """Host memory that the system and all control groups still allow."""
     free = int(psutil.virtual_memory().available)
     for limit, used, stat in _limited_groups(root):
         with suppress(OSError, ValueError):
@@ -295,7 +295,7 @@ class Usage:
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
-    """The CPU time that `cores` (None: all) have counted so far; None if not reported."""
+    """The CPU time that `cores` (None: all) have counted so far, or None."""
     system = system or psutil
     try:
         every = enumerate(system.cpu_times(percpu=True))
@@ -319,7 +319,7 @@ def family(pid: int, system: Any = None) -> list[psutil.Process]:
 
 
 def processes(system: Any = None) -> dict[int, tuple[str, float]]:
-    """Every process by its number: its name and CPU seconds, if they can be read."""
+    """The name and CPU seconds of every process, by its number."""
     listed = (system or psutil).process_iter(["name", "cpu_times"])
     return {
         each.pid: (each.info["name"] or "", times.user + times.system)

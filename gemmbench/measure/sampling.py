@@ -106,7 +106,7 @@ class Rule:
 
 
 class Stream:
-    """Batches of one size. The next is requested ahead, unless launches take half of a batch."""
+    """Batches of one size. The next is requested ahead, unless launches are slow."""
 
     def __init__(
         self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
@@ -121,7 +121,7 @@ class Stream:
         return Stream(self._order, self._clock, size, size * batch.wall_s, batch)
 
     def ask(self) -> None:
-        """Request batches until one, or two if one can be requested ahead, are in flight."""
+        """Request batches until one, or two if it can be ahead, are in flight."""
         can_be_ahead = self.batch_s < _LONG_S and not self._is_launch_bound
         while not self._asked or (
             can_be_ahead and len(self._asked) < 2 and self._clock in self._asked[-1].prepared.ahead
@@ -150,7 +150,7 @@ def _is_launch_bound(batch: Batch) -> bool:
 
 
 def _warmed_up(handle: Handle, clock: str, policy: Policy, warm_s: float, now: Clock) -> Stream:
-    """Run the row's own work for ``warm_s``, and find the batch size that fits."""
+    """Run the row's own work, and find the batch size that fits."""
     begin, size, batch = now(), 1, handle.batch(clock, 1)
     while (wanted := batch_size(batch.wall_s, policy)) > 2 * size or now() < begin + warm_s:
         size = wanted
@@ -232,7 +232,7 @@ def _between_bursts(
 
 
 def _power_of_two(one_s: float) -> int:
-    """How many problems last about 3 ms: equal powers of two, so that visits are alike."""
+    """How many problems last about 3 ms, in steps that visits share."""
     return 1 << max(0, min(10, round(math.log2(quiet.BATCH_S / one_s))))
 
 
@@ -318,7 +318,7 @@ def _pairs(
 
 
 def _turn(source: Stream, now: Clock) -> Batch:
-    """Batches of 0.45 s: those that began after 0.2 s as their mean, else the last one."""
+    """The mean of a turn's batches, but for the first 0.2 s."""
     begin = now()
     batches = [source.next()]
     while now() < begin + _TURN_S:

@@ -73,7 +73,7 @@ class Counter(Protocol):
 
 
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
-    """Joules for one problem on a device (None: the host), or why not. Takes seconds."""
+    """Joules for one problem on a device (None: the host), or why not."""
     try:
         return measure_joules(open_counter(device, powercap), run)
     except CounterError as error:
@@ -81,7 +81,7 @@ def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = P
 
 
 def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
-    """Counter of an NVIDIA board, a CPU device or the host (None); else `CounterError`."""
+    """Counter of an NVIDIA board or of processors; else `CounterError`."""
     if device is None or device.type == "cpu":
         return Rapl(powercap)
     if is_nvidia(device):
@@ -122,7 +122,7 @@ def measure_joules(
 def _between_moves(
     counter: Counter, step: Callable[[], object], least_s: float, clock: Clock
 ) -> tuple[float, float, int]:
-    """Repeat a step for `least_s` between two movements of the counter: seconds, joules, steps."""
+    """Repeat a step between two movements of the counter: seconds, joules, steps."""
     begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
     while clock() - begin < least_s:
@@ -135,7 +135,7 @@ def _between_moves(
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves: the time, joules and steps."""
+    """Repeat a step until the counter moves: time, joules, steps."""
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()
@@ -171,7 +171,7 @@ def nvml_errors() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot, or the only one of its name."""
+    """NVML's handle of a device's board."""
     with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
@@ -244,7 +244,7 @@ def _instant_milliwatts(board: Any) -> float:
 
 
 class Rapl:
-    """The energy of every processor package, from Linux's powercap tree; else `CounterError`."""
+    """The energy of every processor package, from Linux's powercap tree."""
 
     name = "RAPL"
     scope = "package"
@@ -329,7 +329,7 @@ class Monitor(Watch):
             self._thread.start()
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """Close the window: readings by batch, the load of other programs, and whether a limit counts."""
+        """Close the window: readings by batch, other programs, whether a limit counts."""
         self.close()
         after = self._look(self._now())
         other_cores, steal_cores = after.since(self._before) if after and self._before else (None, None)
@@ -363,7 +363,7 @@ class Monitor(Watch):
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit, or a clock over 2 % lower, was seen."""
+    """Whether a limit, or a clock over 2 % lower, was seen."""
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]
     if any((reading.clock_mhz or 0) < (1 - _DROP) * (reading.max_mhz or inf) for reading in limited):

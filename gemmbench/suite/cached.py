@@ -47,7 +47,7 @@ class _File(Generic[_T]):
 
 
 class _Cache(Generic[_T]):
-    """Rows of one sort, a file of them for each device and driver; `notes` say what went wrong."""
+    """Rows of one sort, a file for each device and driver; `notes` say what went wrong."""
 
     name: ClassVar[str]  # of the sort's folder
     kind: ClassVar[Any]  # of file
@@ -95,7 +95,7 @@ class _Cache(Generic[_T]):
 
 
 def subfolder(name: str) -> Path:
-    """The user's cache folder for one sort of file; `NoHomeError` without a home."""
+    """The user's cache folder for one sort of file; else `NoHomeError`."""
     try:
         folder = platformdirs.user_cache_path("gemmbench")
     except RuntimeError:
@@ -106,7 +106,7 @@ def subfolder(name: str) -> Path:
 
 
 def device_key(device: DeviceFacts) -> str:
-    """Sixteen hex digits of a device and its driver; of a CPU also usable cores and variables."""
+    """Sixteen hex digits of a device, its driver and what changes a CPU's."""
     position = device.pci or device.device_index
     words: tuple[object, ...] = (
         *(device.platform, device.name, device.version, device.driver, position, device.compute_units),
@@ -119,7 +119,7 @@ _PEAKS = ("peak", "bandwidth")
 
 
 class CachedPeaks(_Cache[Row]):
-    """The believed peaks that earlier runs have measured, as rows of device 0."""
+    """The believed peaks of earlier runs, as rows of device 0."""
 
     name = "peaks"
     kind = _File[Row]
@@ -127,7 +127,7 @@ class CachedPeaks(_Cache[Row]):
     unwritten = "cannot cache peaks for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts], kinds: Collection[str] = _PEAKS) -> Plan:
-        """Replace cases of these kinds by cached rows of the same sources, version and chip."""
+        """Replace cases by cached rows of the same sources, version and chip."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in kinds}
         cached = {index: self._usable_rows(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
@@ -167,7 +167,7 @@ class CachedPeaks(_Cache[Row]):
                 self._write(device, kept.values())
 
     def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
-        """The usable cached rows of a device by key, without rows above the theoretical peak."""
+        """The usable cached rows of a device, none above the theoretical peak."""
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
@@ -247,7 +247,7 @@ class Preset:
 
     @property
     def purpose(self) -> tuple[str, str, str, bool]:
-        """What another preset must have in common to be replaced by it."""
+        """What a preset must have in common to be replaced."""
         layout = self.problems[0].ops if self.problems else ""
         return self.variant, self.dtype, layout, any(problem.count > 1 for problem in self.problems)
 
@@ -261,7 +261,7 @@ class TunedPresets(_Cache[Preset]):
     unwritten = "cannot save the tuned preset"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
-        """The tuned parameters for a variant and data type, with a note; None without valid ones."""
+        """The tuned parameters for a variant and data type, with a note."""
         for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
@@ -288,6 +288,6 @@ class TunedPresets(_Cache[Preset]):
 
 
 def source(variant: Variant) -> str:
-    """Hash of a variant's kernels, without parameters and what multiplies a narrow edge of C."""
+    """Hash of a variant's kernels, without parameters and edges."""
     files = tuple(file for file in variant.files if not file.endswith(EDGE_FILE))
     return fingerprint(files, variant.compilation.flags)

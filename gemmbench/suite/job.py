@@ -83,7 +83,7 @@ class Job:
 
     @property
     def chart(self) -> str | None:
-        """The kind of chart that --plot draws; None for what suits the run."""
+        """The kind of chart that --plot draws; None for what suits."""
         kind: str | None = self.options.chart
         return kind
 
@@ -100,7 +100,7 @@ class Job:
         raise NotImplementedError  # a job that does not measure has none
 
     def describe_plan(self) -> None:
-        """Print what --dry-run shows: cases and skipped rows by device, and the time that they take."""
+        """Print what --dry-run shows: cases and skipped rows by device, and their time."""
         devices, policy = self.header.devices, self.header.policy
 
         def line(step: Case | Skip) -> tuple[int, str]:
@@ -133,14 +133,14 @@ class Job:
             self.file.close()
 
     def measure(self, listen: session.Listen) -> None:
-        """Measure, add to `rows` and pass each event on; `RunFileError` if a row cannot be saved."""
+        """Measure, add to `rows` and pass each event on."""
         raise NotImplementedError  # a job that does not measure has none
 
     def conclude(self) -> None:
         """Use what was measured, after the measuring process has ended."""
 
     def keep(self) -> Iterable[str]:
-        """Keep a complete result for other commands, and return messages about it."""
+        """Keep a complete result for other commands, and return messages."""
         return ()
 
     def rendered(self) -> RenderableType:
@@ -158,7 +158,7 @@ class Job:
         return f"{counted(len(self.rows), 'row')} saved in {self.path}{self.next_step}"
 
     def status(self, tell: Tell) -> int:
-        """The exit status of a complete run. `NothingMeasured` if it has no result."""
+        """The exit status of a complete run; `NothingMeasured` without a result."""
         return 0
 
 
@@ -175,7 +175,7 @@ def run_job(job: Job, front: Front) -> int:
 
 
 def _measure(job: Job) -> None:
-    """Plan and measure, with progress and warnings on stderr; with --dry-run, print the plan."""
+    """Plan and measure, with progress and warnings on stderr."""
     quiet, remarks = bool(job.option("quiet")), job.option("remarks") or ()
     with Worker() as job.worker:
         job.prepare()
@@ -228,7 +228,6 @@ def _finish(job: Job) -> int:
 
 
 def _warn(job: Job, quiet: bool) -> None:
-    """Warn of failing drivers, ignored environment variables, and busy cores."""
     for problem in job.worker.failing:
         print_message(f"{sentence(problem)}.", quiet)
     for name, reason in _IGNORED.items() if job.is_timed else ():
@@ -300,7 +299,7 @@ class Measurement(Job):
 
 
 def check_measured(run: Run) -> None:
-    """Raise `NothingMeasured`, with the run, if no GEMM (without any, no row) on a device is ok."""
+    """`NothingMeasured` if no GEMM (or else no row) on a device is ok."""
     on_device = [row for row in run.rows if row.device >= 0]
     asked = [row for row in on_device if row.kind == "gemm"] or on_device
     if asked and all(row.status != "ok" for row in asked):
@@ -317,7 +316,7 @@ def header_of(
     view: str = "",
     scope: str = "",
 ) -> Header:
-    """The header of a run that starts now, without local paths and output options."""
+    """The header of a run that starts now, without local paths."""
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,

@@ -172,7 +172,7 @@ def measured_by(plan: Plan) -> set[str]:
 def plan_command(
     options: MeasurementOptions, devices: Sequence[DeviceFacts], tuned: FindTuned = lambda *_: None
 ) -> Plan:
-    """Plan what a command measures. `UsageError` or `ParameterError` if something does not fit."""
+    """Plan what a command measures."""
     if isinstance(options, PeakOptions):
         return _plan_peaks(options, devices)
     assert isinstance(options, GemmCommandOptions)
@@ -187,7 +187,7 @@ def plan_command(
 
 
 def _plan_peaks(options: PeakOptions, devices: Sequence[DeviceFacts]) -> Plan:
-    """The families of --only, compute first: every probe, or the quick ones and a CPU's units."""
+    """The families of --only: every probe, or the quick ones and a CPU's units."""
     has_compute = COMPUTE in options.families
     reach: ProbeReach = "every" if options.types is not None or options.all else "quick"
     compute = peak_plan(devices, options.dtypes, WIDTHS, reach=reach) if has_compute else ()
@@ -201,7 +201,7 @@ def _plan_peaks(options: PeakOptions, devices: Sequence[DeviceFacts]) -> Plan:
 def _plan_kernels(
     options: GemmCommandOptions, devices: Sequence[DeviceFacts], dtype: str, tuned: FindTuned
 ) -> Plan:
-    """All kernels and shapes in one data type that suit the device or are named."""
+    """All kernels and shapes in one data type that suit the device."""
     fixed = {name: values[0] for name, values in options.parameters.items() if len(values) == 1}
     grid = {name: values for name, values in options.parameters.items() if len(values) > 1}
     more = fixed, options.operands, tuned, Axes(options.maths, grid)
@@ -236,13 +236,13 @@ def _plan_bounds(options: GemmCommandOptions, devices: Sequence[DeviceFacts], dt
 
 
 def named_in(options: GemmCommandOptions, plan: Plan) -> tuple[str, ...]:
-    """The kernels asked for by name, and with --baseline all the libraries of a plan."""
+    """The kernels asked for by name, and with --baseline all the libraries."""
     every = measured_by(plan) if "all" in names.split_names(options.baseline) else ()
     return (*options.named, *(name for name in BASELINES if name in every))
 
 
 def count_more(options: GemmCommandOptions, devices: Sequence[DeviceFacts], plan: Plan) -> int:
-    """How many own kernels could run but are not in the plan, with --kernel default."""
+    """How many own kernels could run but are not planned, with --kernel default."""
     if names.DEFAULT_GROUP not in names.split_names(options.kernels):
         return 0
     others = [BY_NAME[name] for name in LADDER if name not in measured_by(plan)]
@@ -276,7 +276,7 @@ def peak_plan(
 
 
 def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
-    """The vector widths likely to hold a device's peak: scalar, its native width, 16 on a CPU."""
+    """The vector widths that are likely to hold a device's peak."""
     native = min(device.vector_widths.get(dtype, 1), max(WIDTHS))  # OpenCL C has vectors of 16 at most
     return tuple(sorted({1, *([native, 16] if device.type == "cpu" else [min(native, 4), 2])} - {0}))
 
@@ -292,7 +292,7 @@ def _gemm_case(
     math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
-    """Plan a device variant on a problem, or a row with the reason why it cannot run."""
+    """Plan a variant on a problem, or a row with why it cannot run."""
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     tuned_preset = None if own else tuned(device, variant, problem.dtype)

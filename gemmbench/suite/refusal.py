@@ -17,7 +17,7 @@ _HOST_COPIES = 3  # of A, B and C in host memory: those that are timed, those of
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why a device cannot run a variant with these parameters, or "", whatever host memory is free."""
+    """Why a device cannot run a variant with these parameters, or ""."""
     variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
@@ -43,7 +43,7 @@ def smaller_preset(
 def why_unsupported(
     device: DeviceFacts, variant: Variant, problem: Gemm, own: Mapping[str, int], given: Collection[str] = ()
 ) -> str:
-    """Why a device cannot run a variant at any size, or "". `given` are parameters of no preset."""
+    """Why a device cannot run a variant at any size, or ""."""
     fixed = variant.fixes_group(given)
     return _lacks(device, variant, problem, own) or _exceeds(device, variant, problem, own, fixed)
 
@@ -75,7 +75,7 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
 def _exceeds(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
 ) -> str:
-    """Which local memory or work-group limit a variant exceeds, or "". `fixed`: no group shrinks."""
+    """Which local memory or work-group limit a variant exceeds, or ""."""
     local = variant.local_bytes(problem.dtype, parameters)
     if local > (most := variant.needs.local_limit(device)):
         return f"needs {size(local)} of local memory, the device has {size(most)}"
@@ -95,7 +95,7 @@ def _exceeds(
 
 
 def why_too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Which limit of images, integers, indexes, buffers or memory a problem exceeds, or ""."""
+    """Which limit of images, integers, buffers or memory a problem exceeds, or ""."""
     for image in variant.launches.images.values():
         sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
         for pixels, most, side in sides:

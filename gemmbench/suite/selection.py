@@ -40,7 +40,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
 
 def leaves_open(selector: str) -> bool:
-    """Whether a selector names only types, or nothing, so that another device will do."""
+    """Whether a selector names only types: another device will do."""
     return all(term.strip().lower() in ("", "all", *DEVICE_TYPES) for term in selector.split(","))
 
 
@@ -103,7 +103,7 @@ def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ..
 
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-    """The devices and the host; without any, `UsageError` with the command that installs a driver."""
+    """The devices and the host; `UsageError` without any."""
     devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message(worker.problems))

@@ -49,14 +49,14 @@ def drive(events: Generator[Event, None, _T], listen: Listen) -> _T:
 
 
 class Control:
-    """Prepares control bursts in each process that needs them. `known_s`: see `Header.quiet_s`."""
+    """Prepares control bursts in each process that needs them."""
 
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, known_s: quiet.References) -> None:
         self._devices, self._worker, self._known_s = devices, worker, known_s
         self._tried: set[int] = set()  # devices
 
     def prepare(self, case: Case) -> None:
-        """Prepare the burst for a case and its partner, once for each device; after an error none."""
+        """Prepare the burst for a case and its partner, once for each device."""
         for index in {case.device, *([case.partner.device] if case.partner else [])} - self._tried:
             self._tried.add(index)
             device = self._devices[index] if index != HOST else None
@@ -135,7 +135,7 @@ def _joined(before: Row, after: Row) -> dict[str, Scope]:
 
 
 class Steps:
-    """Runs the steps of a plan one by one. `done` has the rows of the file by key."""
+    """Runs the steps of a plan. `done` has the rows of the file."""
 
     def __init__(
         self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None,
@@ -151,7 +151,7 @@ class Steps:
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """`RunFileError` if the file holds a row of this plan from other sources or parameters."""
+        """`RunFileError` if the file's rows are of other sources or parameters."""
         rows = [step.row if isinstance(step, Skip) else step.row("ok") for step in plan]
         self._has_gemms = any(row.kind == "gemm" for row in rows)
         sources = {row.key: row.source for row in rows}
@@ -177,7 +177,7 @@ class Steps:
         return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
-        """Yield the events of a step, save and return its row, unless the file already holds it."""
+        """Yield a step's events, save and return its row, unless the file has it."""
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
             self._remember_time(done)
@@ -192,7 +192,7 @@ class Steps:
         return row
 
     def measure(self, case: Case, worker: Worker, patience_s: float = 0.0) -> Generator[Event, None, Row]:
-        """Measure a case, with control bursts on a CPU. Yield its stages, and return its row unsaved."""
+        """Measure a case. Yield its stages, and return its row unsaved."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = replace(self.policy, patience_s=patience_s)
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
@@ -237,7 +237,7 @@ _ENERGY_S = 2.5
 
 @dataclass(frozen=True)
 class Estimate:
-    """The time that a plan takes, and how many of its cases are probably over budget."""
+    """The time of a plan, and how many cases are probably over budget."""
 
     seconds: float
     over_budget: int

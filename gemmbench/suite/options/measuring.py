@@ -43,7 +43,7 @@ _TOP = 95.0  # per cent of the predicted time: the rest matters less than most r
 
 
 def device_option(default: str = "the best found", group: str = o.PROBLEM, several: bool = True) -> Any:
-    """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default`."""
+    """The field of --device; the help shows `default`."""
     more = "all, platform:device (0:1), or several, comma-separated" if several else "platform:device (0:1)"
     return o.option(
         f"Index (0), part of a name (h200), or a type (gpu, cpu). Also {more}.  [default: {default}]",
@@ -64,7 +64,7 @@ def kernels_option(
     default: str = names.DEFAULT_GROUP,
     **spec: Any,
 ) -> Any:
-    """The field of --kernel: names or groups of kernels. `spec` is of its `Spec`."""
+    """The field of --kernel: names or groups of kernels."""
     spec = {"metavar": "NAMES", "names": names.KERNEL_NAMES, "group": o.KERNELS, "common": True, **spec}
     return o.option(help, default=default, flags=("--kernel",), **spec)
 
@@ -89,7 +89,7 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
 
 
 def memory_option(default: str) -> Any:
-    """The field of --memory, None by default. The help shows `default`."""
+    """The field of --memory; the help shows `default`."""
     text = (
         "How operands reach the device. mapped: filled in place. staged, pageable: copied from pinned or "
         "ordinary memory. svm, svm-fine: in coarse- or fine-grained shared virtual memory. auto: mapped if "
@@ -108,7 +108,7 @@ def batch_option() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementOptions(o.Options):
-    """Where a command measures, how long, and what becomes of the result."""
+    """Where a command measures, how long, and what becomes of it."""
 
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
@@ -141,7 +141,7 @@ class MeasurementOptions(o.Options):
 
     @cached_property
     def remarks(self) -> list[str]:
-        """What the user should know of the options' files, for stderr."""
+        """What the user should know of the options' files."""
         return []
 
     def __post_init__(self) -> None:
@@ -161,7 +161,7 @@ class MeasurementOptions(o.Options):
         return self.policy_of(Policy())
 
     def policy_of(self, base: Policy) -> Policy:
-        """A policy with the options that were given. --budget sets the time limit too."""
+        """A policy with the given options. --budget sets the time limit too."""
         budget_s = base.budget_s if self.budget is None else self.budget
         limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
         return replace(
@@ -245,7 +245,7 @@ class PeakOptions(MeasurementOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class GemmCommandOptions(MeasurementOptions):
-    """What is measured of the GEMM kernels, and how it is shown."""
+    """What is measured of the GEMM kernels, and what is shown."""
 
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
@@ -357,13 +357,13 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Kernels and libraries asked for by name: tables tell why one of them cannot run."""
+        """Kernels asked for by name: tables tell why one cannot run."""
         libraries = (name for name in names.split_names(self.baseline) if name in ladder.BY_NAME)
         return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The problems. Those without a data type are measured in every type."""
+        """The problems; those without a data type are of every type."""
         raise NotImplementedError
 
     @property
@@ -597,7 +597,7 @@ class GemmOptions(GemmCommandOptions):
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:
-        """m, n, k and the files' data type, or "", from the options and the files' headers."""
+        """m, n, k and the files' data type, or ""."""
         if not self._files:
             m = _DEFAULT_SIZE if self.m is None else self.m
             return m, m if self.n is None else self.n, m if self.k is None else self.k, ""

@@ -46,7 +46,7 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
-    """Load the user's kernels. `UsageError` if a file cannot be used, or a name is taken."""
+    """Load the user's kernels; `UsageError` if one cannot be used or its name is taken."""
     made: list[Variant] = []
     for file in files:
         variant = own_kernel(file)
@@ -78,7 +78,7 @@ def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
-    """The names that groups in --kernel and --baseline, such as "default", select on this device."""
+    """The names that groups such as "default" select on this device."""
     groups = {**_groups(user_kernels), DEFAULT_GROUP: ladder.DEFAULT[broad_type(device)]}
     libraries = {"all": ladder.BASELINES, DEFAULT_GROUP: ladder.default_libraries(device)}
     return {
@@ -93,14 +93,14 @@ def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device:
 
 
 def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
-    """The kernels named explicitly in a list, and the selected kernels of the user."""
+    """The kernels named in a list, and the selected kernels of the user."""
     chosen = choose_kernels(text, user_kernels=user_kernels)
     words = (*_kernel_words(text, user_kernels), *(each.name for each in chosen if each.own))
     return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
 def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
-    """The `measured` kernels and libraries that a list of names and groups selects."""
+    """The `measured` kernels that a list of names and groups selects."""
     members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split_names(text)}
     for word, chosen in (members or {repr(text): set[str]()}).items():
         if not chosen:
@@ -127,7 +127,7 @@ def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Parse NAME=VALUE[,VALUE...] texts into values by name; `UsageError` if one is invalid."""
+    """Parse NAME=VALUE[,VALUE...] texts into values by name."""
     chosen: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -145,7 +145,7 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:
-    """`UsageError` if --param asks for over 100 combinations of a variant's parameters."""
+    """`UsageError` if --param asks for too many combinations."""
     for variant in variants:
         count = math.prod(len(values) for name, values in params.items() if name in variant.parameters)
         if count > MOST_COMBINATIONS:
@@ -156,7 +156,7 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
 
 
 def listed_sizes(text: str) -> tuple[int, ...]:
-    """The sizes in a comma-separated list, sorted; `UsageError` if one is invalid."""
+    """The sizes in a comma-separated list, sorted."""
     words = split_names(text)
     sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
     if not all(sizes) or not sizes:
@@ -199,7 +199,7 @@ def split_names(text: str) -> list[str]:
 
 
 def choose_names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, once each; `UsageError` without any, or if unknown."""
+    """The names in a comma-separated list, once each; `UsageError` for unknown ones."""
     words = split_names(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
@@ -212,7 +212,7 @@ def choose_names(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def hint(word: str, known: Collection[str]) -> str:
-    """The name that was probably meant, else what there is; kernels are too many for that."""
+    """The name that was probably meant, else what there is."""
     close = [name for name, others in _MEANT.items() if name in known and word.lower() in others]
     if close := close or difflib.get_close_matches(word.lower(), known, 1):
         return f"did you mean {close[0]}?"
@@ -220,7 +220,7 @@ def hint(word: str, known: Collection[str]) -> str:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """`UsageError` if a file cannot be written: no folder, is a folder, or no permission."""
+    """`UsageError` if a file cannot be written there."""
     try:
         if not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {path.parent}")
@@ -247,7 +247,7 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
 
 
 def kernel_inputs(files: Iterable[Path], option: str = "--kernel-file") -> list[tuple[str, Path]]:
-    """Users' kernel files and the descriptions beside them, for `check_overwriting`."""
+    """Users' kernel files and their descriptions, for `check_overwriting`."""
     inputs = []
     for file in files:
         inputs += [(f"{option} ", file), (f"{option}'s ", file.parent / f"{file.stem}.toml")]
@@ -263,7 +263,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _same_file(path: Path, other: Path) -> bool:
-    """Whether two names are of one file, also by a link, and also if it does not exist yet."""
+    """Whether two names are of one file, also by a link, or before it exists."""
     try:
         return path.samefile(other)
     except OSError:
