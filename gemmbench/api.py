@@ -287,9 +287,8 @@ def doctor(**values: Any) -> list[Finding]:
 def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """Run every check of doctor: its findings, and the examined machine.
 
-    If no process can list the devices, the machine holds the reason and no device. If the device of the
-    variable GEMMBENCH_DEVICE is missing, the first finding says so, and no device is checked. `UsageError` if
-    another selector matches none of the devices.
+    If no process can list the devices, the machine holds the reason. If that of the variable GEMMBENCH_DEVICE
+    is missing, the first finding says so. `UsageError` if another selector matches no device.
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()

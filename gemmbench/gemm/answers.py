@@ -1,9 +1,8 @@
 """Whether what a bench computes is right: before the first timed batch, in the batches and after the last.
 
 Before and after, the timed launches multiply integers, and Freivalds' check finds any wrong element of C.
-Before, they also multiply the timed operands: drawn rows of C must lie within the bounds of rounding
-(`gemm.verify`). A long problem does that in its first batch. The C of later problems must have the same bits,
-or lie within those bounds.
+Before (a long problem in its first batch), drawn rows of the timed operands' C must lie within the bounds of
+rounding. The C of later problems must have the same bits, or lie within those bounds.
 """
 
 from __future__ import annotations

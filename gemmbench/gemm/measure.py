@@ -215,7 +215,7 @@ def _verified_other(former: Handle, when: wire.When) -> wire.Verified:
 def _timed_in_pairs(
     now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
-    """Sample both kernels in alternating batches, in every clock that both have; also returns these clocks.
+    """Sample both kernels in alternating batches, in every clock that both have; also returns these.
 
     The host clock gets 15 % of the budget, with the host's BLAS 85 %, with that on a CPU half of it.
     """
@@ -291,7 +291,7 @@ def refuse_if_too_slow(
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
     The time of a smaller problem is scaled by flops. One with less than a 64th of them may not fill the
-    device, so it seldom decides. `NotMeasuredError` (skipped), or `WrongError` of the smaller problem.
+    device, so it seldom decides. `WrongError` if the smaller one is wrong.
     """
     problem = case.gemm
     for smaller, took_s in _smaller_times(instrument, case, device, policy):

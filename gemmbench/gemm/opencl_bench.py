@@ -414,8 +414,8 @@ class GemmBench:
     def _device_batch(self, count: int) -> Batch | Running:
         """Enqueue `count` problems back to back; on a CPU also wait. The last may be checked.
 
-        On NVIDIA GPUs only the first and the last few have events. Before problems under 0.2 ms, a kernel
-        keeps the GPU busy until all are queued.
+        On NVIDIA GPUs only the first and the last few have events. A kernel keeps the GPU busy until short
+        problems are queued.
         """
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it

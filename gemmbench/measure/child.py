@@ -599,8 +599,8 @@ class Pipe:
     def wait(self, seconds: float | None = 0.0) -> bool:
         """Whether a message comes or the other end closes within `seconds` of waiting (None: forever).
 
-        It waits in slices of a second, because Ctrl-C may go to another thread. Time in which this process
-        was stopped, as by a closed laptop, does not count: `stopped_s`.
+        It waits in slices, because Ctrl-C may go to another thread. Time in which this process was stopped,
+        as by a closed laptop, does not count: `stopped_s`.
         """
         left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
         while True:

@@ -1,8 +1,8 @@
 """What sensors say while a row is measured: joules for one problem, and the state of the device and its host.
 
-Rest and read the idle draw, warm up, then run batches back to back for a second at least. A counter moves in
-steps some milliseconds apart, so a window begins and ends at a reading that has just moved, and a step is at
-most ``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs there.
+Rest and read the idle draw, warm up, then run batches for a second at least. A counter moves in steps some
+milliseconds apart, so a window begins and ends at a reading that has just moved, and a step is at most
+``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs there.
 """
 
 from __future__ import annotations

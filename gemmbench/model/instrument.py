@@ -205,8 +205,8 @@ Answer = Opened | Built | Prepared | Verified | Batch | Series | Released | Refu
 class NotMeasuredError(Exception):
     """A case ends without a rate: the row's status, and the reason for the user.
 
-    `restart`: the driver cannot be trusted, so the next case needs a new process. `needs_s`: the predicted
-    seconds of a case that is over budget. `handle`: whose answer was waited for.
+    `restart`: the next case needs a new process. `needs_s`: the predicted seconds of a case that is over
+    budget. `handle`: whose answer was waited for.
     """
 
     handle: int | None = None

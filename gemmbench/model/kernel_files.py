@@ -118,8 +118,8 @@ def _replaced(
 ) -> str:
     """A source with text in place of its directives; other lines keep their numbers.
 
-    `line_is` returns what sets the next line's number. It goes behind each #else, #elif and #endif after
-    longer text, because a compiler that skips that text does not count its lines.
+    `line_is` returns what sets the next line's number, behind each #else, #elif and #endif after longer
+    text: a compiler that skips that text does not count its lines.
     """
     depth, is_shifted, is_due, line, counted = 0, False, False, 1, 0
 

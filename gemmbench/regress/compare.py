@@ -1,9 +1,8 @@
 """Compare runs with baseline runs: pair their rows and decide which became slower.
 
-`Interval.finding` decides what a ratio of times, new over old, shows. Interleaved rows have one ratio with
-its interval. Between runs, a row fails only if the ratios of medians and of minima are both high, because
-other programs raise medians, but rarely every sample. Several baselines widen the interval by how much they
-differ. With one, rows only differ or do not.
+Interleaved rows have one ratio of times, new over old, with its interval. Between runs, a row fails only if
+the ratios of medians and of minima are both high, because other programs raise medians, but rarely every
+sample. Several baselines widen the interval by how much they differ. With one, rows only differ or do not.
 """
 
 from __future__ import annotations
@@ -667,9 +666,8 @@ def judge_times(
     """Give a line of two runs the verdict of its ratio, new time over old. `spread` widens the interval.
 
     A row that is slower fails if both ratios exceed `limit` (or the given threshold) and nothing raises a
-    doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or do not, and
-    intervals are unknown, because runs differ by more than their samples show. A given threshold overrules
-    any other `doubt`.
+    `doubt`, which a given threshold overrules. After a disturbance nobody can tell. With a single baseline,
+    other rows differ or do not, and intervals are unknown: runs differ by more than their samples show.
     """
     threshold, several = rules.threshold(line.row), line.runs[0] > 1
     is_given = rules.given_threshold(line.row) is not None

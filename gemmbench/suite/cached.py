@@ -1,7 +1,7 @@
 """What the user's cache folder keeps of every device: peaks, control bursts and tuned presets.
 
-Each is a file of rows for each device and driver, replaced as a whole. A row serves as long as what it was
-measured with is the same. Whatever is wrong with the folder costs a note, never a run.
+Each is a file of rows for each device and driver. A row serves as long as what it was measured with is the
+same. Whatever is wrong with the folder costs a note, never a run.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ class CachedPeaks(_Cache[Row]):
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Cache the verified peaks and bandwidths that this run measured itself.
 
-        A slower rate never replaces one of the same sources. Uncertain rows are cached too: otherwise every
-        run on a noisy machine would measure again. A GEMM above 1.02 of a peak removes this run's peaks.
+        A slower rate never replaces one of the same sources. Uncertain rows are cached too: noisy machines
+        would measure again every time. A GEMM above 1.02 of a peak removes this run's peaks.
         """
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for index, device in enumerate(run.header.devices):

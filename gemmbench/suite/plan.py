@@ -60,9 +60,8 @@ def gemm_plan(
 ) -> Plan:
     """Plan every variant on every problem and device: cases to measure, or rows that say why not.
 
-    Variants are interleaved, problem by problem. `overrides` replace values of the shipped preset; without
-    them, `tuned` ones do. `ParameterError` if a parameter does not exist or fit, or alpha or beta is out of
-    range.
+    `overrides` replace values of the shipped preset; without them, `tuned` ones do. `ParameterError` if a
+    parameter does not exist or fit, or alpha or beta is out of range.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
@@ -363,10 +362,10 @@ def rebuild_plan(
     user_kernels: Mapping[str, Variant] = MappingProxyType({}),
     old_kernels: Mapping[str, Variant] = MappingProxyType({}),
 ) -> Plan:
-    """The cases that would measure rows of a saved run again on `devices`, in their order.
+    """The cases that would measure rows of a saved run again on `devices`, or why not.
 
-    What this version cannot measure has a reason instead. Presets are today's. `positions` maps the saved
-    run's devices to `devices`. `kernels` is as of `Case.kernels`, `old_kernels` are the user's old versions.
+    Presets are today's. `positions` maps the saved run's devices to `devices`. `kernels` is as of
+    `Case.kernels`, `old_kernels` are the user's old versions.
     """
     probes = {}  # every microbenchmark of a device, by the key of its row at position 0
     for position in set(positions.values()):

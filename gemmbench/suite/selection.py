@@ -25,9 +25,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
     - part of a platform, vendor, version, driver, origin or device name (``4090``): the best device that has
       it. The driver comes first: ``intel`` is Intel's driver, not PoCL on an Intel processor.
 
-    Empty: the best device. GPUs come before accelerators and CPUs, discrete GPUs before integrated ones, the
-    maker's driver before another one, and simulators last. Of a CPU's drivers those with the fewest warnings
-    come first, then Intel's, then PoCL.
+    Empty: the best device, as `_rank` has it.
     """
     if not devices:
         raise UsageError("there is no OpenCL device to select from")
@@ -45,6 +43,7 @@ def leaves_open(selector: str) -> bool:
 
 
 def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
+    """A sort key: GPUs first, then the maker's drivers with the fewest warnings; simulators last."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = DEVICE_TYPES.index(device.type) if device.type in DEVICE_TYPES else len(DEVICE_TYPES)
