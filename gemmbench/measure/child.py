@@ -506,16 +506,14 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return replace(case.row("ok"), build_s=built.build_s, choice=built.choice, resources=built.resources)
 
 
-def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
+def is_stopped(pid: int) -> bool:
     """Whether Linux reports every thread of a process as stopped."""
+    tasks = Path(f"/proc/{pid}/task")
     try:
-        states = [
-            (task / "stat").read_text().rpartition(")")[2].split()[0]
-            for task in Path(tasks.format(pid)).iterdir()
-        ]
+        states = {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks.iterdir()}
     except OSError:  # a thread has ended
-        return not Path(tasks.format(pid)).exists()
-    return set(states) <= set("TtXZ")
+        return not tasks.exists()
+    return states <= set("TtXZ")
 
 
 def other_version(kernels: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:

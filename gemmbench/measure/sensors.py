@@ -301,9 +301,8 @@ class Monitor(Watch):
 
     def __init__(
         self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
-        look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
+        look: Callable[[float], Usage | None] | None = None,
     ) -> None:  # fmt: skip
-        self._now = now
         self._read = read
         if read is None and device is not None and device.type != "cpu" and is_nvidia(device):
             with suppress(CounterError):
@@ -320,10 +319,10 @@ class Monitor(Watch):
 
     def begin(self) -> None:
         self.close()  # a window that failed has not ended
-        self._before = self._look(self._now())
+        self._before = self._look(time.perf_counter())
         self._readings = []
         if self._read:
-            self._readings.append(self._read(self._now()))
+            self._readings.append(self._read(time.perf_counter()))
             self._over.clear()
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
@@ -331,7 +330,7 @@ class Monitor(Watch):
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         """Close the window: readings by batch, other programs, whether a limit counts."""
         self.close()
-        after = self._look(self._now())
+        after = self._look(time.perf_counter())
         other_cores, steal_cores = after.since(self._before) if after and self._before else (None, None)
         if not self._readings and other_cores is None:
             return None
@@ -353,7 +352,7 @@ class Monitor(Watch):
     def _poll(self) -> None:
         assert self._read is not None
         while not self._over.wait(_READ_EVERY_S):
-            self._readings.append(self._read(self._now()))
+            self._readings.append(self._read(time.perf_counter()))
 
     def close(self) -> None:
         thread, self._thread = self._thread, None

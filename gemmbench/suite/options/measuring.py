@@ -56,17 +56,19 @@ def device_option(default: str = "the best found", group: str = o.PROBLEM, sever
     )
 
 
-def kernels_option(
-    help: str = "Comma-separated: names, default, ladder, best or all. default: the ten kernels from naive "
-    "to padded, and a selection of the others. ladder: every published kernel. best: gemmbench's own "
-    "kernels. all: every kernel that the device can run. own: those of --kernel-file. `gemmbench kernels` "
-    "lists the names.",
-    default: str = names.DEFAULT_GROUP,
-    **spec: Any,
-) -> Any:
+def kernels_option(default: str = names.DEFAULT_GROUP) -> Any:
     """The field of --kernel: names or groups of kernels."""
-    spec = {"metavar": "NAMES", "names": names.KERNEL_NAMES, "group": o.KERNELS, "common": True, **spec}
-    return o.option(help, default=default, flags=("--kernel",), **spec)
+    return o.kernel_option(
+        "Comma-separated: names, default, ladder, best or all. default: the ten kernels from naive "
+        "to padded, and a selection of the others. ladder: every published kernel. best: gemmbench's own "
+        "kernels. all: every kernel that the device can run. own: those of --kernel-file. `gemmbench "
+        "kernels` lists the names.",
+        default=default,
+        flags=("--kernel",),
+        metavar="NAMES",
+        names=names.KERNEL_NAMES,
+        common=True,
+    )
 
 
 def kernel_files_option(
