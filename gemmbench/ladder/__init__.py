@@ -71,20 +71,14 @@ _LIBRARIES = (
     ),
 )
 
+# Kernels whose parameters a module here chooses. The others are as their files describe them.
+_CHOSEN = (cpu.CPU_PACKED, gpu.NV_ASYNC, few.SMALL, few.THIN, nvidia.NV_MMA, nvidia.NV_WGMMA, few.NV_THIN)
+_BY_FILE: Mapping[str, tuple[Variant, ...]] = {
+    **{each.name: (each,) for each in _CHOSEN},
+    "cpu-amx": (cpu.CPU_AMX, cpu.CPU_VNNI),
+}
 VARIANTS: tuple[Variant, ...] = (
-    *(variant for variant in DESCRIBED.values() if variant.family != OURS),
-    cpu.CPU_PACKED,
-    cpu.CPU_AMX,
-    cpu.CPU_VNNI,
-    DESCRIBED["gpu-tile"],
-    gpu.NV_ASYNC,
-    few.SMALL,
-    few.THIN,
-    nvidia.NV_MMA,
-    nvidia.NV_WGMMA,
-    few.NV_THIN,
-    DESCRIBED["intel-block"],
-    DESCRIBED["naive-fp8"],
+    *(variant for name, described in DESCRIBED.items() for variant in _BY_FILE.get(name, (described,))),
     *_LIBRARIES,
 )
 

@@ -3,6 +3,7 @@ name        = "small"
 family      = "ours"
 idea        = "small products: k split in a work-group"
 source      = "gemmbench"
+before      = "nv-mma"
 stored      = ["half"]
 work_group  = ["items", 1]
 batches     = true

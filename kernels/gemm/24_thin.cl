@@ -3,6 +3,7 @@ name        = "thin"
 family      = "ours"
 idea        = "for few rows or columns of C"
 source      = "gemmbench"
+before      = "nv-mma"
 stored      = ["half"]
 work_group  = ["LX * LY", 1]
 work_items  = ["ceil_div(long, along_tile) * LX * LY", "ceil_div(few, THIN) * PARTS"]

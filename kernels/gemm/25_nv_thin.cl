@@ -3,6 +3,7 @@ name       = "nv-thin"
 family     = "ours"
 idea       = "few rows or columns, via mma.sync"
 source     = "gemmbench; the instruction as NVIDIA's PTX ISA describes it"
+before     = "intel-block"
 types      = ["half", "bfloat16"]
 work_group = ["32 * WARPS", 1]
 work_items = ["ceil_div(long, 32) * 32 * WARPS", "ceil_div(few, THIN) * PARTS"]

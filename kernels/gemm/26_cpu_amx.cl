@@ -3,6 +3,7 @@ name       = "cpu-amx"
 family     = "ours"
 idea       = "tiles of AMX, a CPU's matrix unit"
 source     = "gemmbench; Intel's Software Developer's Manual describes AMX"
+before     = "gpu-tile"
 types      = ["bfloat16", "char"]
 device     = "cpu"
 hardware   = "a CPU with AMX"
