@@ -71,7 +71,10 @@ when       = ["PACKB == 1", "is_matrix"]
 
 [[launches]]
 kernel     = "cpu_packed"
-arguments  = ["m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP", "beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"]
+arguments  = [
+    "m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP", "beta", "C", "ldc",
+    "P", "PANELS", "rows", "KC", "span",
+]
 work_items = ["ceil_div(panels, PANELS)", "ceil_div(m, rows) * slices"]
 when       = ["is_matrix"]
 
