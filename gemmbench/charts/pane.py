@@ -141,6 +141,7 @@ def set_style() -> None:
 
 
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
+    """A figure with panes in rows of `across`."""
     across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]
@@ -293,6 +294,7 @@ def to_svg(figure: Figure, label: str, number: int) -> str:
 
 
 def _tooltips(figure: Figure) -> Iterator[str]:
+    """An SVG circle with a title for each text of the figure that has one."""
     to_points = 72 / figure.dpi  # SVG counts in points
     for each in figure.findobj(Text):
         assert isinstance(each, Text)

@@ -26,6 +26,7 @@ from gemmbench.suite.options.measuring import PeakOptions, SquareOptions
 
 
 def _compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
+    """Compare the files before ``--``, or all but the last, with the rest."""
     words = running.command_words()  # new runs are those after `--`, or else the last file
     after = len(words) - words.index("--") - 1 if "--" in words else 1
     after = 1 if after == len(files) else after

@@ -44,7 +44,8 @@ _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
-def _kernels(options: KernelsOptions) -> None:
+def _run_kernels(options: KernelsOptions) -> None:
+    """Write an example (--new), show resources, explain kernels or list them."""
     if new := options.new:
         context = click.get_current_context()
         for param in context.command.params:
@@ -72,7 +73,7 @@ def _kernels(options: KernelsOptions) -> None:
         running.print_output(entry_page(describe_variant(variant)))
 
 
-kernels_command = running.command(KernelsOptions, _kernels)
+kernels_command = running.command(KernelsOptions, _run_kernels)
 
 
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
@@ -93,7 +94,7 @@ def describe_variant(variant: Variant) -> Entry:
         f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}"
         for n, step in enumerate(variant.launches.passes, 1)
     ]
-    parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
+    parameters = [f"{name}: {_parameter_line(variant, name)}" for name in variant.parameters]
     facts = [
         ("source", variant.source),
         ("types", ", ".join(variant.needs.dtypes)),
@@ -147,6 +148,7 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
 
 
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
+    """What presets need, by device family, where it differs from the default's needs."""
     default = _needs_of(variant, "default")
     by_family = {}
     for family in variant.parameters.presets:
@@ -157,7 +159,7 @@ def _needs_of_presets(variant: Variant) -> dict[str, str]:
     return by_family
 
 
-def _parameter(variant: Variant, name: str) -> str:
+def _parameter_line(variant: Variant, name: str) -> str:
     default = variant.parameters.presets.get("default", {}).get(name)
     item = variant.parameters[name]
     families: dict[int, list[str]] = {}
@@ -238,7 +240,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         (
             Cell("" if index else clean(row.variant)),
             Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
-            *_cells(kernel, reported, memory),
+            *_resource_cells(kernel, reported, memory),
         )
         for row in rows
         for index, kernel in enumerate(row.resources)
@@ -261,7 +263,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     )
 
 
-def _cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Cell, ...]:
+def _resource_cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Cell, ...]:
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(getattr(kernel, f"{name}_bytes"))) for name in memory]
     if reported:

@@ -26,6 +26,7 @@ sweep_k_command = running.command(measuring.SweepKOptions, running.measure_and_s
 
 
 def _peak(options: measuring.PeakOptions) -> None:
+    """Measure, or list or explain probes (--describe)."""
     if options.describe is None:
         running.measure_and_show(options)
     elif options.describe == measuring.EVERY_PROBE:

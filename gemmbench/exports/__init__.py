@@ -166,7 +166,10 @@ def _samples(run: Run) -> Iterator[Sample]:
     yield _RUN, run_label | about, 1.0
     with suppress(ValueError):  # an invalid start time
         yield _STARTED, run_label, moment(header.started_utc).timestamp()
-    cases = {name: run_label | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)}
+    cases = {
+        name: run_label | _case_labels(run, row, name)
+        for row, name in zip(run.rows, labels(run), strict=True)
+    }
     for row, case in zip(run.rows, cases.values(), strict=True):
         yield _OK, {**case, "status": export_status(row)}, float(export_status(row) == "ok")
         if export_status(row) != "ok":
@@ -184,7 +187,7 @@ def _samples(run: Run) -> Iterator[Sample]:
                 yield family, names, float(getattr(figure, field))
 
 
-def _case(run: Run, row: Row, name: str) -> dict[str, str]:
+def _case_labels(run: Run, row: Row, name: str) -> dict[str, str]:
     known = view(run, row)
     names = {
         "benchmark": name,

@@ -191,7 +191,9 @@ _OPTIONAL = (*_NETS, "own", "operands", "calls")  # only where they are known
 
 def build_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``header``, ``row`` or ``records``. Its version is saved runs'."""
-    made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
+    made = (
+        _records_schema() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
+    )
     _replace_tuples(made)
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
@@ -212,7 +214,7 @@ def _replace_tuples(schema: Any) -> None:
         schema["items"] = items[0]
 
 
-def _records() -> dict[str, Any]:
+def _records_schema() -> dict[str, Any]:
     definitions = msgspec.json.schema(Row)["$defs"]
     stored = definitions.pop("Row")["properties"]
     stored.pop("matrices")

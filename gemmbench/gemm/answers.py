@@ -250,6 +250,7 @@ class Answers:
         return f"{ADDS_IN_HALF}: C is up to {100 * share:.2g} % off" if share > _WORTH_A_NOTE else ""
 
     def _small_matrices(self) -> dict[str, Elements]:
+        """Operands and result in full, if they are small enough to be saved."""
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -288,6 +289,7 @@ class Answers:
         return verify.merge_checks(checks)
 
     def _check_finite(self, c: HostArray) -> Check:
+        """Whether C is finite, by its first NaN or infinity. Operands that overflow cannot be verified."""
         problem, values = self._problem, self._values
         row = verify.first_not_finite(c, problem.result) if problem.result.is_float else None
         if row is None:

@@ -138,6 +138,7 @@ class Cuda:
         return event
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
+        """The CUDA device of an OpenCL device, by PCI address or else by a name that is unique."""
         device = ctypes.c_int()
         if facts.pci:
             if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
@@ -246,6 +247,7 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
+        """Descriptors and the fastest algorithm for an fp8 problem."""
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS supports {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
@@ -551,6 +553,7 @@ class CublasExecutor(GemmExecutor):
         return [CublasCall(self._library, problem, layout, buffers)]
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
+        """C of a small exact problem, in buffers of its own."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = dict[str, int]()

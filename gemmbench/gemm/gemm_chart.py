@@ -106,6 +106,7 @@ def _best(curve: Curve, scope: str) -> float:
 
 
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
+    """The sweeps of runs: panels of one device, type and shape share a chart."""
     keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
@@ -246,6 +247,7 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.P
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
+    """Rates with and without transfers over the size, with the break-even points."""
     at, drawn = marks.size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
@@ -544,6 +546,7 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
 
 
 def _parts_bar(name: str, split: derive.Split) -> Bar:
+    """A bar of 100 %: which parts of a host problem take how much of its time."""
     shares: dict[str, float] = {}
     for part in split.seconds:
         shown = _PART_NAMES.get(part, part)

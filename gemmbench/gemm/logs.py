@@ -45,7 +45,8 @@ Call = tuple[int, int, int, Leading | None, bool, bool, int, str, float | None, 
 class _UnreadError(Exception): ...
 
 
-def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
+def _common_dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
+    """gemmbench's type for a library's names of A's, B's and C's types."""
     name = _TYPES.get(a.lower())
     if a != b or name is None:
         raise _UnreadError(f"type {a}" if a == b else f"types {a} and {b}")
@@ -57,10 +58,11 @@ def _dtype(a: str, b: str, c: str = "", compute: str = "") -> str:
     return with_c if with_c in FP8_DTYPES else name
 
 
-def _rows(
+def _checked_call(
     lengths: Sequence[int], dtype: str, ld: Sequence[int | None], trans: Iterable[bool],
     batch: int = 1, alpha: float | None = None, beta: float | None = None,
 ) -> Call:  # fmt: skip
+    """A logged call of row-major matrices, checked."""
     m, n, k = lengths
     trans_a, trans_b = trans
     if not all(isinstance(length, int) and 1 <= length <= LONGEST for length in (m, n, k, *filter(None, ld))):
@@ -81,7 +83,9 @@ def _columns(
 ) -> Call:
     """A column-major product as row-major: C's transpose is B's times A's."""
     (m, n, k), (lda, ldb, ldc) = lengths, ld
-    return _rows((n, m, k), dtype, (ldb, lda, ldc), [each.upper() != "N" for each in reversed(trans)], *rest)
+    return _checked_call(
+        (n, m, k), dtype, (ldb, lda, ldc), [each.upper() != "N" for each in reversed(trans)], *rest
+    )
 
 
 def _stored(dims: Sequence[int], strides: Sequence[int]) -> tuple[bool, int | None]:
@@ -134,7 +138,7 @@ def _onednn(text: str) -> Call | None:
     each: dict[str, Any] = {match[1]: match.groups()[1:] for match in _OPERAND.finditer(operands)}
     src, wei, dst = each["src"], each["wei"], each["dst"]
     backward = {"backward_data": (dst, wei, src), "backward_weights": (src, dst, wei)}
-    dtype = _dtype(*(each[0] for each in backward.get(kind, (src, wei, dst))))
+    dtype = _common_dtype(*(each[0] for each in backward.get(kind, (src, wei, dst))))
     added, scale = _SUM.search(attributes), _SCALE.search(attributes)
     scalars = float(scale[1]) if scale else 1.0, float(added[1] or 1) if added else 0.0
     if primitive == "matmul":
@@ -147,7 +151,7 @@ def _onednn(text: str) -> Call | None:
     if kind.startswith("backward"):
         data = kind == "backward_data"
         product, trans = ((rows, inputs, outputs), (c, b)) if data else ((outputs, inputs, rows), (not c, a))
-    return _rows(product, dtype, (None, None, None), trans, 1, *scalars)
+    return _checked_call(product, dtype, (None, None, None), trans, 1, *scalars)
 
 
 def _matmul(
@@ -173,7 +177,7 @@ def _matmul(
     if trans[2]:  # C is column-major, where a row-major A or B counts as transposed
         letters = ["N" if is_transposed else "T" for is_transposed in trans[:2]]
         return _columns((m, n, k), dtype, ld, letters, math.prod(outer), *scalars)
-    return _rows((m, n, k), dtype, ld, trans[:2], math.prod(outer), *scalars)
+    return _checked_call((m, n, k), dtype, ld, trans[:2], math.prod(outer), *scalars)
 
 
 _MKL = re.compile(r"MKL_VERBOSE (\w*GEMM\w*)\((.*?)\) [\d.]+[mun]?s\b")
@@ -188,7 +192,7 @@ def _mkl(text: str) -> Call | None:
     name, values = _MKL_NAME.fullmatch(line[1]), line[2].split(",")
     if not name:
         raise _UnreadError(f"{line[1]} without lengths" if line[1].endswith("_BATCH") else line[1])
-    dtype = _dtype(*(name[1] * 2 if name[1] else (name[3].lower(), name[4].lower())))
+    dtype = _common_dtype(*(name[1] * 2 if name[1] else (name[3].lower(), name[4].lower())))
     # In a batch, the distance of its matrices follows each leading dimension.
     positions, length = ((7, 10, 14), 17) if name[2] else ((7, 9, 12), 13)
     if len(values) != length:
@@ -203,6 +207,7 @@ _WORD = re.compile(r"(\w+)=(\S+)")
 
 
 def _cublaslt(text: str) -> Call | None:
+    """The call in a line of cuBLASLt's trace; None if there is none."""
     if "[Trace][cublasLt" not in text or "Matmul]" not in text:
         return None
     parts = {match[1]: dict(_WORD.findall(match[2])) for match in _PART.finditer(text)}
@@ -211,12 +216,13 @@ def _cublaslt(text: str) -> Call | None:
         raise _UnreadError("a layout that is not column-major")
     trans = [how.get(name, "OP_N").removeprefix("OP_") for name in ("transa", "transb")]
     lengths = int(d["rows"]), int(d["cols"]), int(a["cols" if trans[0] == "N" else "rows"])
-    dtype = _dtype(a["type"], b["type"], d["type"], how["computeType"])
+    dtype = _common_dtype(a["type"], b["type"], d["type"], how["computeType"])
     rest = int(d.get("batchCount", 1)), _number(scalars.get("alpha")), _number(scalars.get("beta"))
     return _columns(lengths, dtype, [int(each["ld"]) for each in (a, b, d)], trans, *rest)
 
 
 def _bench(text: str) -> Call | None:
+    """The call in a command line of rocblas-bench or hipblaslt-bench; None if it is no GEMM."""
     words = text.split()
     options = {name: value for name, value in pairwise(words) if name.startswith("-")}
     if not re.fullmatch("gemm(_strided)?(_batched)?(_ex)?", options.get("-f", "gemm")):
@@ -224,7 +230,7 @@ def _bench(text: str) -> Call | None:
     if "--grouped_gemm" in words:
         raise _UnreadError("grouped products")
     types = [options.get(f"--{name}_type", options.get("-r", "")) for name in "abc"]
-    dtype = _dtype(types[0], types[1], types[2], options.get("--compute_type", ""))
+    dtype = _common_dtype(types[0], types[1], types[2], options.get("--compute_type", ""))
     trans = [options.get(f"--transpose{name}") or options[f"--trans{name}"] for name in "AB"]
     lengths, ld = ([int(options[f"{a}{x}"]) for x in names] for a, names in (("-", "mnk"), ("--ld", "abc")))
     alpha, beta = (_number(options.get(name)) for name in ("--alpha", "--beta"))
@@ -236,6 +242,7 @@ _ARGUMENT = re.compile(r"i! +(\w+): type=.*?; val=(?:CUDA_|CUBLAS_OP_)?([^\s(]+)
 
 
 def _cublas(text: str) -> Call | None:
+    """The call in a block of cuBLAS's log; None if it is no GEMM."""
     function = _match(_FUNCTION, text)
     if "gemm" not in function[1].lower():
         return None
@@ -249,7 +256,7 @@ def _cublas(text: str) -> Call | None:
     batch = int(values["batchCount"]) if "Batched" in function[1] else 1
     rest = batch, _number(values.get("alpha")), _number(values.get("beta"))
     trans = [values["transa"], values["transb"]]
-    return _columns(lengths, _dtype(types[0], types[1], types[2], compute), ld, trans, *rest)
+    return _columns(lengths, _common_dtype(types[0], types[1], types[2], compute), ld, trans, *rest)
 
 
 _OPERATION = re.compile(rb'"name"\s*:\s*"aten::(mm|addmm_?|bmm|baddbmm_?|linear|_int_mm|_scaled_mm)"')
@@ -259,6 +266,7 @@ _SCALAR_TYPES = {"5": "c10::Half", "6": "float", "15": "c10::BFloat16"}  # PyTor
 
 
 def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
+    """The call of a PyTorch trace's operator, from its shapes and strides."""
     first = 1 if "add" in name else 0  # the matrix that is added comes first
     if not inputs.get("Input Dims"):
         raise _UnreadError("recorded without record_shapes=True")
@@ -276,7 +284,7 @@ def _torch(name: str, inputs: Mapping[str, Any]) -> Call:
     c = _SCALAR_TYPES.get(inputs["Concrete Inputs"][6], "") if name == "_scaled_mm" else ""
     left, right = (word.replace(" ", "_") for word in inputs["Input type"][first : first + 2])
     lengths, rest = (a[-2], b[-1], a[-1]), (math.prod(a[:-2]), alpha, beta)
-    return _rows(lengths, _dtype(left, right, c), (lda, ldb, None), (trans_a, trans_b), *rest)
+    return _checked_call(lengths, _common_dtype(left, right, c), (lda, ldb, None), (trans_a, trans_b), *rest)
 
 
 _READERS: dict[bytes, Callable[[str], Call | None]] = {
@@ -298,6 +306,7 @@ class _Log:
         self._from = 0
 
     def counter(self, reader: Callable[[Any], Call | None], text: object, number: int) -> list[int]:
+        """The counts of the call that `reader` finds; of an unreadable one, those of its reason."""
         self.is_log = True
         try:
             call = reader(text)

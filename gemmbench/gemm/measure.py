@@ -92,6 +92,7 @@ def measure_gemm(instrument: Instrument, case: Case, device: DeviceFacts | None,
 
 
 def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Build, verify and sample a case in each of its scopes."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -276,6 +277,7 @@ class _OtherKernelError(NotMeasuredError): ...
 
 
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
+    """An error of the partner, told as one of the case."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     if case.versus:
@@ -306,6 +308,7 @@ def refuse_if_too_slow(
 def _smaller_times(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Iterator[tuple[Gemm, float]]:
+    """Times of smaller problems, growing: what predicts whether the case is over budget."""
     if case.measured:
         yield case.measured
     for edge in (_EDGE * _GROWS**power for power in itertools.count()):

@@ -110,6 +110,7 @@ class NumpyBench:
         self._sets[0] = (values.a, values.b, *self._sets[0][2:])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
+        """As `Bench.answer`: there is one scope, and the first operand set is used."""
         self._last = None
         *_, before, out = self._sets[0]
         out[...] = c
@@ -127,6 +128,7 @@ class NumpyBench:
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> tuple[HostArray, HostArray, HostArray, HostArray]:
+        """op(A), op(B), C and the output without padding, as stacks if batched."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         batch = self._problem.batch
@@ -157,6 +159,7 @@ class NumpyBench:
     def _calls(
         self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> list[Callable[[], object]]:
+        """The library's calls of a problem; several where it multiplies no batches."""
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]

@@ -78,6 +78,7 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
+        """Seconds, resources and chosen parameters of a case's programs."""
         variant, numbers, is_fixed = _variant(case), case.numbers, _is_group_chosen(case)
         chosen: dict[str, int | float | str] = {**variant.chosen(case.gemm, self.runtime.facts, numbers)}
         for step, _, group in smaller:
@@ -93,6 +94,7 @@ class GemmExecutor:
     def _smaller_groups(
         self, case: Case, programs: Mapping[str, BuiltProgram]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
+        """Passes whose work-group is made smaller for this device: as wanted, and as launched."""
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
@@ -177,6 +179,7 @@ class GemmExecutor:
         return 1
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
+        """How a kernel errs on small exact problems, or ""; tested once for each variant."""
         dtype, root, ops = case.dtype, case.folder, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
@@ -207,6 +210,7 @@ class GemmExecutor:
         return Terms(variant.tile_of({**parameters, **chosen}), variant.launches.by_columns)
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
+        """C of a small exact problem, in buffers of its own."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -357,6 +361,7 @@ class Clblast:
     def _copied_bytes(
         self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
     ) -> int:
+        """Bytes of temporaries that CLBlast needs for a product; 0 if it does not say."""
         function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
         starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
         size = ctypes.c_size_t()

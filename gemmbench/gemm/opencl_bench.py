@@ -214,12 +214,12 @@ class GemmBench:
         self._bind_launches(timed, case)
         self._images = tuple(as_image)
         with errors():
-            self._fill()
+            self._fill_operands()
 
     def _allocate(self, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int) -> Operand:
         return operand(self.runtime, mode, shape, dtype, image, behind)
 
-    def _fill(self) -> None:
+    def _fill_operands(self) -> None:
         queue, unwritten = self.runtime.queue, self._answers.before
         for index, (_, _, c) in enumerate(self._operands):
             self.put(self._stored, index)
@@ -231,6 +231,7 @@ class GemmBench:
         self._rotation.last, self._rotation.written = None, ""
 
     def _bind_launches(self, timed: Timed, case: Case) -> None:
+        """Bind the case's launches to all operand sets, for device and host scope."""
         layout = Layout.of(self._problem)
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.terms)
@@ -300,7 +301,7 @@ class GemmBench:
                     else:
                         self._begin_comparing()
             if written:
-                self._fill()
+                self._fill_operands()
                 if when == "after" and self._rotation.are_shared:
                     raise NotMeasuredError("failed", f"{written}, by it or by the kernel interleaved with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
@@ -372,6 +373,7 @@ class GemmBench:
             self._comparer = None  # wrong, or summed in another order each time
 
     def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
+        """Enqueue a problem on an erased C, and the comparison with the verified C."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -401,6 +403,7 @@ class GemmBench:
                     yield f"{name} was written"
 
     def _erase_temporaries(self, index: int) -> None:
+        """Fill what kernels hold between passes with NaN."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -482,6 +485,7 @@ class GemmBench:
     def _with_scalars(
         self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
     ) -> Sequence[Step]:
+        """The launches of a problem that differs from the bench's in alpha and beta."""
         if problem is None:
             return launches
         held = {
@@ -493,6 +497,7 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
+        """C as the last batch left it; None if this cannot be verified."""
         if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
         index, clock, _ = self._rotation.last
@@ -507,6 +512,7 @@ class GemmBench:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int, silent: range) -> list[tuple[str, Any]]:
+        """Enqueue problems; roles and events of their launches, those in `silent` without events."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
@@ -538,6 +544,7 @@ class GemmBench:
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
+        """The launches by operand set, once their operands are on the device."""
         if not self._rotation.on_device:
             for matrices in self._operands:
                 for matrix in matrices:
@@ -591,6 +598,7 @@ class WallBench(GemmBench):
     stamped = erases = False
 
     def _device_batch(self, count: int) -> Batch | Running:
+        """Run `count` problems; if the last is checked, it is not timed."""
         plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
         self.runtime.queue.finish()

@@ -35,7 +35,7 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
         return [_program_sheet(run, *part, scope) for part in parts]
     sheets = []
     for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype")):
-        lines = _lines(run, device, own_rows, scope, order)
+        lines = _shape_lines(run, device, own_rows, scope, order)
         sheets += [_workloads_sheet(run, device, dtype, own_rows, lines, scope), *_versus_sheet(lines, scope)]
     return sheets
 
@@ -100,7 +100,10 @@ def _length(line: _ShapeLine | _CallsLine | None, axis: str) -> str:
 _LENGTHS: Columns[Any] = {axis: partial(_length, axis=axis) for axis in "mnk"}
 
 
-def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
+def _shape_lines(
+    run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]
+) -> list[_ShapeLine]:
+    """A line for each problem: the device's rows, the fastest of them, the host's row."""
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     in_order = sorted(rows, key=lambda row: rank.get(row.variant, len(rank)))
@@ -120,6 +123,7 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
+    """The table of workloads: the best kernel of each shape, next to the host's library."""
     inner = scope if scope != "host" else "device"  # next to the host scope
     library = _library(lines)
     rated = [row for line in lines for row in (line.best, line.host) if row]
@@ -249,6 +253,7 @@ def _mark(*seconds: claims.Claim) -> str:
 
 
 def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope: str) -> _CallsLine:
+    """What all calls of a logged shape take: with the library, and with the best kernel."""
     row, problem = rows[0], rows[0].problem
     assert problem is not None
     rated = [(each, rate) for each in rows if (rate := claims.compared(run, device, each, scope))]
@@ -304,6 +309,7 @@ def _undecided(are_fastest: Sequence[bool]) -> list[Note]:
 def _versus_columns(
     rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str, others: Collection[str], inner: str
 ) -> Columns[_ShapeLine | None]:
+    """A column: the best kernel's rate over the partner's."""
     name = f"x {sweep_table.partner_name(rows)}"
 
     def ratio(line: _ShapeLine) -> float | None:
@@ -319,6 +325,7 @@ def _versus_columns(
 
 
 def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
+    """Ratios to --versus, a column for each kernel; none if a single one was compared."""
     rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
     titles = list(dict.fromkeys(row.title for row in rows))
 

@@ -29,7 +29,11 @@ _T = TypeVar("_T")
 
 def sweep_sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """The tables by device and data type: rates, ratios of ``--versus``, GFLOP/J."""
-    tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
+    tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (
+        _panel_sheet,
+        _versus_sheet,
+        energy_sheet,
+    )
     shown = (_shown(run, panel, scope) for panel in panels(run, axis, order))
     return [s for panel in shown for table in tables if (s := table(run, panel, scope))]
 
@@ -56,6 +60,8 @@ def label(title: str, on_host: bool) -> str:
 def _by_size(
     panel: Panel, cell: Callable[[Row | None], Cell | str], more: Columns[Curve], **about: Any
 ) -> Sheet:
+    """A table with a line for each curve and a column for each size."""
+
     def at(size: int) -> Callable[[Curve], Cell | str]:
         return lambda series: cell(series.rows.get(size))
 
@@ -79,7 +85,8 @@ def _about(panel: Panel) -> str:
     return f"{panel.dtype} GEMM, {lengths}{problem.form}"
 
 
-def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+def _panel_sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+    """The table of a panel: rates by kernel and size."""
     rows = panel.rows
     best = fastest_rows(run, panel.device, rows, scope)
     divisor, unit = rates.table_unit(panel.dtype, (rates.median_rate(row, scope) for row in rows))
@@ -176,7 +183,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
         elif fastest:
             texts.append(f"Fastest measured{where}: {_figure(panel, fastest, points)}.")
         else:
-            texts.append(_undecided(points, where))
+            texts.append(_say_undecided(points, where))
         if kernels and all(winner and not winner.series.is_kernel for winner in winners.values()):
             fastest = _fastest_series(kernels)
             texts += [f"Fastest kernel: {_figure(panel, fastest, points)}."] if fastest else []
@@ -209,7 +216,8 @@ def _change(winners: Mapping[int, _Point | None]) -> tuple[_Point, _Point] | Non
 _FEW = 3  # names in a sentence
 
 
-def _undecided(points: Sequence[_Point], where: str) -> str:
+def _say_undecided(points: Sequence[_Point], where: str) -> str:
+    """A sentence that names who may be the fastest, and why that is open."""
     best = {number: point.rate for number, point in enumerate(points)}
     left = claims.contenders(best)
     names = list(dict.fromkeys(clean(points[number].series.label) for number in left))
@@ -282,6 +290,7 @@ def by_device(
 
 
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals: bool) -> Sheet:
+    """A table with all rows of a device and type, and their rates in every scope."""
     compared = rates.view_scope(run)
 
     def rate_of(row: Row, scope: str) -> rates.Rate | None:
@@ -458,20 +467,23 @@ def pages(run: Run) -> list[Sheet]:
 
     grids = by_key((subject(row), row) for row in gemms).values()
     best = (max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids)
-    return [sheet for row in best for sheet in _page(row, scope)]
+    return [sheet for row in best for sheet in _row_page(row, scope)]
 
 
-def _page(row: Row, scope: str) -> Iterator[Sheet]:
+def _row_page(row: Row, scope: str) -> Iterator[Sheet]:
+    """Everything about one row: scopes, parts, launches, matrices."""
     rate = rates.median_rate(row, scope)
     shown = (
         f"{units.rate_text(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     )
-    yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
+    yield _scopes_sheet(
+        row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}"
+    )
     for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
         if split := rates.split_parts(seconds):
-            yield _parts(what, split)
+            yield _parts_sheet(what, split)
     if row.launches:
-        yield _launches(row)
+        yield _launches_sheet(row)
     for name, elements in (row.matrices or {}).items():
         yield _matrix(name, elements)
 
@@ -499,7 +511,8 @@ _CLOCKS = {
 }
 
 
-def _scopes(row: Row, title: str) -> Sheet:
+def _scopes_sheet(row: Row, title: str) -> Sheet:
+    """The times of a row by scope, and how it was verified."""
     timed = {name: times for name in _CLOCKS if (times := rates.summary(row, name))}
     checks = {"verified": row.check, "and after": row.check_after}
     facts = [_verified(name, check) for name, check in checks.items() if check]
@@ -517,7 +530,7 @@ def _scopes(row: Row, title: str) -> Sheet:
     return table(timed, {"scope": _CLOCKS.__getitem__}, columns, heading=(title,), notes=facts, left=["stop"])
 
 
-def _parts(title: str, split: rates.Split) -> Sheet:
+def _parts_sheet(title: str, split: rates.Split) -> Sheet:
     passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
         (passes if name == "passes" else name, s, split.share(name)) for name, s in split.seconds.items()
@@ -530,7 +543,7 @@ def _parts(title: str, split: rates.Split) -> Sheet:
     return table(lines, {f"{title} by part": lambda line: line[0]}, columns)
 
 
-def _launches(row: Row) -> Sheet:
+def _launches_sheet(row: Row) -> Sheet:
     timed = [launch.timed_s for launch in row.launches if launch.timed_s is not None]
     whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
     stamps: Columns[Launch] = {

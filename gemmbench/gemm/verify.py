@@ -130,6 +130,7 @@ class Terms:
         return f"C[{j}][{i}]" if self.by_columns else f"C[{i}][{j}]"
 
     def in_tile(self, i: int, j: int) -> str:
+        """The tile of C that holds an element, in words."""
         if self.tile is None:
             return ""
         rows, columns = (
@@ -203,6 +204,7 @@ class ExactTest:
         return cls(problem, layout, host, expected)
 
     def described(self, terms: Terms) -> str:
+        """The test's problem as the kernel gets it, in words."""
         problem, layout = self.problem, self.layout
         m, n, lda, ldb, ops = problem.m, problem.n, layout.lda, layout.ldb, problem.ops
         if terms.by_columns:  # the kernel multiplies the transposed matrices in the other order
@@ -338,6 +340,7 @@ class RoundingModel:
 
     @classmethod
     def of(cls, problem: Gemm, sums: str = "") -> RoundingModel:
+        """The model for a problem whose sums are kept in `sums`, or in the result's type."""
         result = problem.result
         kept, steps, smallest = DTYPES[sums] if sums else result, problem.k + 4, 0.0
         if kept.is_float:
@@ -449,6 +452,7 @@ class DrawnRows:
         )
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
+        """The allowed error of each element: typical for random operands, else the worst."""
         problem, model = self._problem, RoundingModel.of(self._problem, sums)
         if not problem.result.is_float:
             return np.full(product.shape, 0.5)

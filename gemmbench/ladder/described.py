@@ -155,6 +155,7 @@ def _read_variants() -> dict[str, Variant]:
 
 
 def _each(described: KernelDescription) -> Iterator[KernelDescription]:
+    """A description for each value of its ``each`` parameter, or just itself."""
     if not (name := described.each):
         yield described
         return

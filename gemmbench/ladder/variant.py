@@ -518,7 +518,7 @@ def multiply(
 def _copying(
     kernel: str, role: Role, items: Callable[..., Group], group: Group, any_group: bool = False
 ) -> Callable[..., Pass]:
-    """A function that makes the pass of ``00_KERNEL.cl`` with these arguments, whose names `items` gets."""
+    """A function that makes a pass of ``00_KERNEL.cl`` from names of arguments; `items` gets them, too."""
 
     def make(*arguments: str) -> Pass:
         shape: tuple[Shape, Shape] = lambda v: items(v, *arguments), lambda _: group

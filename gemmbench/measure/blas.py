@@ -57,6 +57,7 @@ def _name(file: str) -> str:
 
 
 def _built_with(package: ModuleType) -> str:
+    """The BLAS that numpy or scipy says it was built with, or ""."""
     try:
         described = package.show_config(mode="dicts")["Build Dependencies"]["blas"]
         if not described.get("found", True):

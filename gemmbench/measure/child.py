@@ -282,6 +282,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
+        """Send a request. A request that needs no handle starts the process again if it is gone."""
         needs_handle = isinstance(request, wire.AskBatch | wire.AskSeries | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
@@ -303,6 +304,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return answer
 
     def _next_answer(self) -> Any:
+        """The next answer; `LostError` as a value if the process is gone or too slow."""
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
@@ -348,6 +350,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             os.kill(self._process.pid, signal.Signals[name])
 
     def _start(self) -> Pipe:
+        """The pipe to the process, which is started if it does not run."""
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
         self._end()
@@ -403,6 +406,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._end()
 
     def _end(self) -> None:
+        """Kill the process and forget what it holds."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -487,6 +491,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        """Measure a case; every error becomes its row."""
         self.limit(policy.time_limit_s)
         try:
             row: Row = yield from resolve_name(CONDUCTORS[case.kind])(self, case, device, policy)

@@ -136,6 +136,8 @@ class Server:
         return self._stamped(started)
 
     def _series(self, bench: Bench, request: wire.AskSeries) -> wire.Series:
+        """Batches with a control burst before and after each."""
+
         def run(of: Bench, clock: str, count: int, work: int) -> Batch:
             started = of.start(clock, count, work)
             return started if isinstance(started, Batch) else started.finish()

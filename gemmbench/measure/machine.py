@@ -217,6 +217,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 
 @cache
 def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
+    """Files (limit, usage, statistics) of control groups that limit this process's memory."""
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
         for group in control_groups(root, "memory"):

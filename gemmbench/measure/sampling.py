@@ -61,6 +61,7 @@ class Sampled:
         return {name: self.scope(name) for name in (self.batches[0].seconds if self.batches else {})}
 
     def scope(self, name: str, wall: bool = False) -> Scope:
+        """The samples of one scope, with bursts and waits; `wall` takes the wall clock instead."""
         seconds = tuple(batch.wall_s if wall else batch.seconds[name] for batch in self.batches)
         scope = Scope(seconds, self.size, self.stop, self.tick_s / self.size)
         if self.bursts:
@@ -202,6 +203,7 @@ def alone(
 def _between_bursts(
     handle: Handle, clock: str, policy: Policy, budget_s: float, warm_s: float, one_s: float, now: Clock
 ) -> Sampled:  # fmt: skip
+    """Sample between control bursts until enough batches are quiet, or time is up."""
     assert handle.bursts is not None
     begin, count = now(), 1
     handle.watch.begin()
@@ -237,6 +239,7 @@ def _power_of_two(one_s: float) -> int:
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
+    """Sample until the rule stops, for `least_s` at least; after a slow first batch, begin again."""
     begin = now()
     rule = Rule(policy, begin + max(budget_s, least_s))
     batches: list[Batch] = []
@@ -305,6 +308,7 @@ def _pairs(
     first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
 ) -> tuple[Sampled, Sampled]:  # fmt: skip
+    """Batches of two sources in pairs, until the rule stops."""
     rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:

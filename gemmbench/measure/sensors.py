@@ -148,6 +148,7 @@ def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> 
 
 
 def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
+    """Warm up; the batch size that lasts long enough to read a meter, and its seconds."""
     end, batch = clock() + _WARM_S, 1
     while True:
         begin = clock()

@@ -102,6 +102,7 @@ class _Directive:
     is_conditional: bool  # whether an #if of the same file is around it
 
     def refusal(self, name: str) -> KernelFileError:
+        """Why this directive cannot be read."""
         if self.word == "include" and self.file:
             what = f'includes "{self.file}" on line {self.line}, which is neither in its folder nor'
             return KernelFileError(f"{name} {what} gemmbench's {MARK}")

@@ -204,6 +204,7 @@ def _parse(path: Path) -> tuple[Run, int]:
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
+    """A line of a run as `kind`; `RunFileError` says what is wrong with it."""
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -309,6 +310,7 @@ class RunFile:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
+        """Open and lock a file for appending; on an error it is closed again."""
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:

@@ -124,7 +124,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     ]
     summary += [*sentences, *([] if sentences and len(shown) > 1 else said)]
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
-    parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]
+    parts += [*side_by_side(shown, names), *sections, _machines_section(runs, names)]
     charts = [chart for part in parts for chart in part.charts]
     devices = list(dict.fromkeys(name for run in runs for name in _devices(run)))
     more = f" and {len(devices) - 3} more" if len(devices) > 3 else ""
@@ -267,14 +267,15 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
         shared = {key: by_run for key, by_run in problems.items() if len(by_run) > 1}
         if shared:
             title = f"Runs of {device} side by side"
-            yield PageSection(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
+            yield PageSection(f"device-{number}", title, sheets=(_best_by_run(shared, scope),))
     every = {name_device(run, at): (run, at) for run in tried for at in range(len(run.header.devices))}
     sides = [*every.values()]
     if tables := [table for other in sides[1:] for table in results.two_devices(sides[0], other)]:
         yield PageSection("devices", "Devices side by side", sheets=tuple(tables))
 
 
-def _side_by_side(shared: _Problems, scope: str) -> Sheet:
+def _best_by_run(shared: _Problems, scope: str) -> Sheet:
+    """The best kernel of each run and its rate, for each problem that runs share."""
     names = list(dict.fromkeys(name for by_run in shared.values() for name in by_run))
 
     def cell(key: tuple[str, Problem], name: str) -> str | None:
@@ -307,6 +308,7 @@ def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
 
 
 def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], draw: _Draw) -> PageSection:
+    """The section of a run: its command, tables, charts, and all rows folded."""
     command = run.header.command
     words = command if command[:1] == ("gemmbench",) else ("gemmbench", *command)
     order = order_of(run)
@@ -341,7 +343,7 @@ def _subject(run: Run) -> str:
     return f"{', '.join(dict.fromkeys(row.dtype for row in gemms))} GEMM on {where}, {text}"
 
 
-def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
+def _machines_section(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
     lines = []
     for run in runs:
         host, titles = run.header.host, dict.fromkeys(device.title for device in run.header.devices)

@@ -203,6 +203,7 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
 
 
 def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
+    """Race a bandwidth or latency probe's variants, check and sample the fastest."""
     case, device = task.case, task.device
     yield Staged("trying variants")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
@@ -248,6 +249,7 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
+    """Race the ways to transfer, verify and sample the fastest."""
     case = task.case
     yield Staged("trying variants")
     with task.race() as race:

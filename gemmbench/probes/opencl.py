@@ -44,6 +44,7 @@ class ProbeExecutor:
             return bench
 
     def _allocate(self, case: Case) -> Make:
+        """The maker of a probe's benches, with its buffers."""
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
             return MAKERS[probe.bench](MemoryRow(self._runtime, probe, case.parameters, self._table))

@@ -15,7 +15,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.probes.peak_table import FLOPS, is_sized
 from gemmbench.report.progress import sample
-from gemmbench.stats import rates as derive
+from gemmbench.stats import rates
 from gemmbench.stats.intervals import Summary
 
 _TRANSFERS = "Transfers"
@@ -26,15 +26,15 @@ def peak_panes(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
     for subject in pane.subjects(runs, lambda row: row.kind == "peak", typed=False):
         rated = [
             (row, rate.best)
-            for row in sorted(subject.rows, key=lambda row: derive.is_integer(row.dtype))
+            for row in sorted(subject.rows, key=lambda row: rates.is_integer(row.dtype))
             if row.check.verdict == "ok" and row.parameters.get("operands") != "zeros"
-            if (rate := derive.rate(row, "kernel"))
+            if (rate := rates.rate(row, "kernel"))
         ]
         for is_matrix, title in ((False, "Measured peak"), (True, "Matrix instruction peak")):
             shown = [(row, rate) for row, rate in rated if ("width" not in row.parameters) == is_matrix]
             if shown:
                 divisor, letter = units.scale(max(rate for _, rate in shown))
-                integers = any(derive.is_integer(row.dtype) for row, _ in shown)
+                integers = any(rates.is_integer(row.dtype) for row, _ in shown)
                 unit = f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else "")
                 bars = _peak_bars(subject.run, shown, divisor)
                 yield marks.bar_pane(f"{title}, {subject.where}", "", bars, unit)
@@ -96,6 +96,7 @@ def memory(runs: Sequence[Run], _: pane.Families) -> Iterator[pane.Pane]:
 def _over_bytes(
     axes: Axes, subject: pane.PaneSubject, title: str, unit: str, figure: Callable[[Row], float | None]
 ) -> None:
+    """Draw a figure of each probe over its bytes."""
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
     at = marks.size_axis(
@@ -133,7 +134,7 @@ def _bytes(row: Row) -> int:
 
 
 def _gbps(row: Row) -> float | None:
-    rate = derive.byte_rate(row) if row.check.verdict != "suspect" else None
+    rate = rates.byte_rate(row) if row.check.verdict != "suspect" else None
     return rate.best / units.GIGA if rate else None
 
 
@@ -143,5 +144,5 @@ def _nanoseconds(row: Row) -> float | None:
 
 
 def _time(row: Row) -> Summary | None:
-    scope = derive.finest_scope(row)
-    return derive.summary(row, scope) if scope and row.status == "ok" else None
+    scope = rates.finest_scope(row)
+    return rates.summary(row, scope) if scope and row.status == "ok" else None

@@ -34,10 +34,11 @@ _SHARES = {"p10": 0.1, "median": 0.5, "p90": 0.9, "p99": 0.99}
 def peak_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """Tables of each device: arithmetic, units for short types, and with `verbose` a line for every row."""
     rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
-    return [sheet for device in sorted(rows) for sheet in _peaks(run, device, rows[device], verbose)]
+    return [sheet for device in sorted(rows) for sheet in _peak_sheets(run, device, rows[device], verbose)]
 
 
-def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
+def _peak_sheets(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
+    """The tables of arithmetic: rates by type and width, and matrix units."""
     believed = [rate.best for row in rows if (rate := _if_verified(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     floats = [row for row in rows if (row.variant, row.dtype) == (FLOPS, "float")]
@@ -77,7 +78,7 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
     yield from made[:-1]
     yield replace(made[-1], notes=(*_summary(run, rows, verbose), *_remarks(run, device, rows, verbose)))
     if verbose:
-        yield _details(run, device, rows, divisor)
+        yield _details_sheet(run, device, rows, divisor)
 
 
 def _rate(row: Row) -> Rate | None:
@@ -110,7 +111,8 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
     return [Note("", text if verbose else f"{text} Details: -v")]
 
 
-def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
+def _details_sheet(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
+    """Every arithmetic row with its variant, best and median rate, and evidence."""
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
     choices = {"form": "variant", "chains": "chains", "unroll": "unroll", "groups": "groups"}
@@ -216,6 +218,7 @@ def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
 
 
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
+    """Why rows have no rate, and which are in doubt."""
     measured = [row for row in rows if row.status not in _LACKING]
     remarks = [
         Note(WORDS[status], f"{notes.places(alike, _row_name)}: {reason}", STYLES[status])
@@ -284,10 +287,10 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """Each device's tables, with notes: bandwidth by width, caches by size, transfers by size, launches."""
     rows = by_key((row.device, row) for row in run.rows if row.kind in _MEMORY)
     groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
-        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
-        (lambda row: row.kind != "transfer" and is_sized(row), _caches),
-        (lambda row: row.kind == "transfer", _transfers),
-        (lambda row: row.kind == "latency" and not is_sized(row), _launches),
+        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth_sheet),
+        (lambda row: row.kind != "transfer" and is_sized(row), _caches_sheet),
+        (lambda row: row.kind == "transfer", _transfers_sheet),
+        (lambda row: row.kind == "latency" and not is_sized(row), _launches_sheet),
     )
     return [
         replace(sheet(run, device, chosen), notes=_remarks(run, device, chosen, verbose))
@@ -297,7 +300,7 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     ]
 
 
-def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+def _bandwidth_sheet(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     believed = [rate.best for row in rows if (rate := _if_verified(row, rates.byte_rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
@@ -308,7 +311,8 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     return _grid(run, device, rows, f"Memory, {letter}B/s", name, _width, rates.byte_rate, divisor)
 
 
-def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+def _caches_sheet(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+    """Bandwidth and latency by working set."""
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
 
     def read(size: int) -> Cell:
@@ -335,7 +339,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     )
 
 
-def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+def _transfers_sheet(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     rated = ((row.variant, rate.best) for row in rows if (rate := _if_verified(row, rates.byte_rate(row))))
     best = {name: max(each) for name, each in by_key(rated).items()}
@@ -361,7 +365,7 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     )
 
 
-def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+def _launches_sheet(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     def time(row: Row, share: float) -> str:
         return (
             units.seconds(intervals.quantile(rates.finest_seconds(row), share)) if row.status == "ok" else ""

@@ -116,6 +116,7 @@ class Race(AbstractContextManager["Race"]):
         return max(handles, key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
+        """A candidate's handle; None, with `failure` set, if it is refused."""
         case = replace(self.case, parameters={**self.case.parameters, **candidate})
         like = self._handles[0].number if self._handles else None
         try:
@@ -130,6 +131,7 @@ class Race(AbstractContextManager["Race"]):
         return handle
 
     def _rate(self, handle: Handle) -> float:
+        """The best rate of three launches; one if it is hopeless."""
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):

@@ -110,6 +110,7 @@ class CheckJob(ComparisonJob):
         self.patience_s = comparing.PATIENCE_S if options.patience is None else options.patience
 
     def prepare(self) -> None:
+        """Plan the baseline's cases again, on today's devices."""
         baseline, options, worker = self.baseline, self.options, self.worker
         against, policy = options.against, options.policy_of(baseline.header.policy)
         if against is not None:  # two kernels are built and verified
@@ -409,6 +410,7 @@ def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
 
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
+    """What to say about the machine and the kernels of both sides."""
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + comparing.DEFAULT_THRESHOLD:
         is_usable = slowest.slowdown <= _CONTROL_LIMIT

@@ -220,6 +220,7 @@ def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
 
 
 def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) -> Iterable[Fact]:
+    """What must be equal for two rows to be comparable: device, driver, options."""
     (then, before), (now, after) = base, latest
     old, new = then.device(before), now.device(after)
     hosts = then.header.host, now.header.host
@@ -412,11 +413,12 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters and line.verdict != ELSEWHERE
     )
-    remarks += [] if rules.interleaved else _environments(bases[0], news[0])
+    remarks += [] if rules.interleaved else _variable_remarks(bases[0], news[0])
     return Comparison(baseline.runs, tuple(news), rules, tuple(lines), dict(left_out), tuple(remarks))
 
 
-def _environments(before: Run, now: Run) -> list[str]:
+def _variable_remarks(before: Run, now: Run) -> list[str]:
+    """A sentence for each environment variable that differs between two runs."""
     old, new = before.header.host.environment, now.header.host.environment
     return [
         f"{clean(name)} was {clean(old.get(name, 'not set'))} in the baseline, and is "
@@ -427,7 +429,7 @@ def _environments(before: Run, now: Run) -> list[str]:
 
 
 def concluded(comparison: Comparison) -> Comparison:
-    """Apply the rule for the whole run, and then fail rows with changed resources.
+    """Apply the rule for the whole run, unless it is interleaved. Then fail rows whose resources changed.
 
     If the median of all ratios exceeds 1.5 (or the general threshold), every row above it is "slower".
     """
@@ -445,6 +447,7 @@ def concluded(comparison: Comparison) -> Comparison:
 
 
 def _with_rule_of_run(comparison: Comparison) -> Comparison:
+    """Every row above the limit is slower if the median ratio is; says why runs cannot be judged."""
     lines, remarks = comparison.lines, comparison.remarks
     ratios = [_counted_ratio(line) for line in lines if line.ratio]
     limit = max(RUN_LIMIT, 1 + (comparison.rules.default or 0))
@@ -579,6 +582,7 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 
 
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
+    """A line with its verdict: the comparable old replicates against the new ones."""
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
     if first is None:

@@ -63,7 +63,7 @@ def comparison_sheets(comparison: Comparison, every: bool = False) -> list[Sheet
         more = counted(len(remarks) - _REMARKS + 1, "more remark")
         remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
     last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))
-    tables = (_sheet(comparison, groups[device], every) for device in devices)
+    tables = (_lines_sheet(comparison, groups[device], every) for device in devices)
     (base, new), scope = (comparison.bases[0], comparison.news[0]), comparison.rules.scope
     pairs = (s for old, at in comparison.device_pairs for s in two_devices((base, old), (new, at), scope))
     return [*pairs, *(table for table in tables if table.rows or table.notes), last]
@@ -104,7 +104,7 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
     )
 
 
-def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
+def _lines_sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict not in SUMMED_UP)]
     shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
@@ -130,7 +130,7 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
     more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
-    columns = (*_labels(comparison), "change" if has_results else "rate", *["interval"] * has_interval)
+    columns = (*_side_labels(comparison), "change" if has_results else "rate", *["interval"] * has_interval)
     columns += ("result",) * has_results
     speed = "~" * any(any(line.uncertain) for line in elsewhere) + units.number(geometric_mean(speeds or [1]))
     mean = f"On another device, {len(speeds)} rows: geometric mean {speed} x as fast"
@@ -161,7 +161,8 @@ def _is_typed(comparison: Comparison) -> bool:
     return len({line.row.dtype for line in comparison.lines}) > 1
 
 
-def _labels(comparison: Comparison) -> tuple[str, str]:
+def _side_labels(comparison: Comparison) -> tuple[str, str]:
+    """What to call the two sides: file names if they are short and differ."""
     if comparison.rules.interleaved:
         return "old", "new"
     sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
@@ -317,12 +318,13 @@ def comparison_json(comparison: Comparison) -> str:
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
         "left_out": dict(comparison.left_out),
         "remarks": list(comparison.remarks),
-        "rows": [_flat(line) for line in comparison.lines],
+        "rows": [_line_columns(line) for line in comparison.lines],
     }
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 
-def _flat(line: ComparedRow) -> dict[str, object]:
+def _line_columns(line: ComparedRow) -> dict[str, object]:
+    """A compared row as columns for JSON."""
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {

@@ -81,6 +81,7 @@ def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
 
 @lru_cache(maxsize=65536)
 def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
+    """Median and its interval by ranks, wider for correlated samples."""
     ordered = sorted(samples)
     if not ordered:
         raise ValueError("no samples")

@@ -202,6 +202,7 @@ def _measure(job: Job) -> None:
 
 
 def _finish(job: Job) -> int:
+    """Show, keep and draw what a job has; its exit status."""
     quiet, front = bool(job.option("quiet")), job.front
 
     def tell(line: str) -> None:
@@ -245,6 +246,7 @@ class Measurement(Job):
     options: MeasurementOptions
 
     def prepare(self) -> None:
+        """Open the devices, and plan what no cache has."""
         options = self.options
         devices, host = opened_devices(self.worker, options.device)
         self.peaks, self.presets, self.bursts = CachedPeaks(), TunedPresets(), CachedBursts()

@@ -332,6 +332,7 @@ def _conversion(variant: Variant, dtype: str) -> str:
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
+    """A case for the host's BLAS; a `Skip` for a type that it lacks."""
     case = Case(
         "gemm", HOST, variant.name, problem.dtype, {}, problem, operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype), sums=variant.needs.sums.get(problem.dtype, ""),
@@ -378,7 +379,7 @@ def rebuild_plan(
             continue
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
-            step = _rebuilt_gemm(row, devices[max(position, 0)], user_kernels)
+            step = _rebuild_gemm(row, devices[max(position, 0)], user_kernels)
         else:
             known = probes.get(position, {})  # of the host there are none
             step = known.get(replace(row, device=0).key) or _unknown(
@@ -403,7 +404,8 @@ def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Ro
     return replace(step, partner=partner)
 
 
-def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Variant]) -> Case | Skip:
+def _rebuild_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Variant]) -> Case | Skip:
+    """The case that measures a saved row again; a `Skip` says why there is none."""
     problem, variant = row.problem, (user_kernels if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:

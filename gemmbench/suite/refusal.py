@@ -49,6 +49,7 @@ def why_unsupported(
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Why a variant cannot run a problem on a device, or ""."""
     if problem.dtype not in variant.needs.dtypes:
         return f"{variant.name} supports only {', '.join(variant.needs.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
@@ -62,6 +63,7 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
 
 
 def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
+    """Which argument (alpha, beta, leading dimension) a kernel does not have, or ""."""
     layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
     wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
     wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}

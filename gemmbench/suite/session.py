@@ -62,10 +62,11 @@ class Control:
             device = self._devices[index] if index != HOST else None
             if device is None or device.type == "cpu":
                 with contextlib.suppress(NotMeasuredError):
-                    bursts = self._bursts(case, device, self._known_s.get(str(index), 0.0))
+                    bursts = self._control_bursts(case, device, self._known_s.get(str(index), 0.0))
                     self._worker.bursts[None if device is None else device.index] = bursts
 
-    def _bursts(self, case: Case, device: DeviceFacts | None, known_s: float) -> Bursts:
+    def _control_bursts(self, case: Case, device: DeviceFacts | None, known_s: float) -> Bursts:
+        """Prepare the control case that goes with a case, as bursts of about 0.7 ms."""
         handle = self._worker.prepare(control_case(device, case), device, Policy())
         clock, unit = handle.prepared.clocks[0], amount(handle.prepared)
         if device is None:  # a BLAS has no loop to lengthen, so several products

@@ -182,10 +182,15 @@ def tuning_sheets(run: Run, top: int = TOP) -> list[Sheet]:
         return []
     outcome = result(run)
     first = run.rows[0]
-    tables = [_ranking(run, first, outcome, top)]
+    tables = [_ranking_sheet(run, first, outcome, top)]
     if outcome.comparisons:
-        tables.append(_finals(outcome))
-    notes = [*_failures(outcome), *_reversal(outcome), Note("", _verdict(outcome), "bold"), *_losses(outcome)]
+        tables.append(_finals_sheet(outcome))
+    notes = [
+        *_failure_notes(outcome),
+        *_reversal(outcome),
+        Note("", _verdict_sentence(outcome), "bold"),
+        *_losses(outcome),
+    ]
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
@@ -200,7 +205,8 @@ def preset_line(key: str, parameters: Parameters) -> str:
     return f'"{clean(key)}" = {{ {inside} }}'
 
 
-def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
+def _ranking_sheet(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
+    """The table of the best configurations and the shipped preset."""
     shipped = outcome.default
     base = shipped.rate if shipped else None
     shown = list(outcome.ranked[:top])
@@ -240,7 +246,7 @@ def _parameter(attempt: Attempt, name: str) -> Cell:
     return Cell(clean(str(values.pop())) if len(values) == 1 else "own")
 
 
-def _failures(outcome: Result) -> list[Note]:
+def _failure_notes(outcome: Result) -> list[Note]:
     if not outcome.failed:
         return []
     counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))
@@ -250,21 +256,21 @@ def _failures(outcome: Result) -> list[Note]:
     ]
 
 
-def _finals(outcome: Result) -> Sheet:
+def _finals_sheet(outcome: Result) -> Sheet:
     return table(
         outcome.comparisons,
         {"m x n x k": lambda each: each.problem.shape + ("" if each.searched else " (not searched)")},
         {
             "speed": lambda each: f"{units.number(each.speedup.median)} x" if each.speedup else "-",
             "95 % interval": lambda each: _interval(each.speedup) if each.speedup else "-",
-            "result": _final,
+            "result": _final_cells,
         },
         caption="Best configuration compared with the shipped preset, alternating",
         left=["result"],
     )
 
 
-def _final(comparison: FinalComparison) -> Cell:
+def _final_cells(comparison: FinalComparison) -> Cell:
     if comparison.speedup is None:
         return Cell(clean_lines(comparison.reason) or "not timed", style="dim")
     if comparison.speedup.is_above(1):
@@ -289,7 +295,8 @@ def _reversal(outcome: Result) -> list[Note]:
     return [Note("", f"Measured again, {names[0]} was faster than {names[1]}, the best of the search.")]
 
 
-def _verdict(outcome: Result) -> str:
+def _verdict_sentence(outcome: Result) -> str:
+    """A sentence: what stays or is saved, and why."""
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):

@@ -101,6 +101,7 @@ class Tuning(Job):
             stdout().print(Text(line))
 
     def open(self) -> None:
+        """Open the file of earlier attempts: one for each device, kernel and set of problems."""
         task, path = self.task, self.options.cache
         if path is None:  # a file for each device, kernel as it is today, and set of problems
             shapes = "_".join(problem.shape for problem in task.problems)
@@ -296,6 +297,7 @@ class Tuner:
             self.cache.append(step.row if isinstance(step, Skip) else step.row("skipped", reason))
 
     def _check_source(self) -> None:
+        """Raise `RunFileError` if earlier attempts had other kernel sources."""
         step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
         if any(row.source not in ("", source) for row in self.cache.rows[:1]):
@@ -336,6 +338,7 @@ class Tuner:
     def _retime(
         self, problem: Gemm, chosen: Parameters, phase: str, policy: Policy, versus: Parameters | None = None
     ) -> None:
+        """Time a configuration again, alternating with `versus` if given."""
         step = self._case(problem, chosen, phase)
         if versus is not None and isinstance(step, Case):
             other = self._case(problem, versus, phase)

@@ -501,6 +501,7 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @cached_property
     def _selected(self) -> tuple[tuple[Shape, ...], LeftOut | UnsetType]:
+        """The heaviest shapes, and what they leave out."""
         shapes = [
             replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
             for name in self.set_names
