@@ -281,10 +281,10 @@ def doctor(**values: Any) -> list[Finding]:
     Takes half a second and the time to list the devices. Each finding has the ``problem``, the ``fix``, its
     ``command``, and what was ``seen``. Raise `UsageError` if there is no such device.
     """
-    return list(examined(build(comparing.DoctorOptions, values).device)[0].findings)
+    return list(run_doctor(build(comparing.DoctorOptions, values).device)[0].findings)
 
 
-def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
+def run_doctor(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """Run every check of doctor: its findings, and the examined machine.
 
     If no process can list the devices, the machine holds the reason. If that of the variable GEMMBENCH_DEVICE
@@ -479,10 +479,10 @@ def report(*runs: Source, **values: Any) -> Path:
     This is ``gemmbench report``. `runs` are runs, their files, or folders with files. Raise `UsageError` if
     an option, or a file, cannot be used.
     """
-    return reported(runs, build(comparing.ReportOptions, values))
+    return save_report(runs, build(comparing.ReportOptions, values))
 
 
-def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
+def save_report(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
     """Write a page about runs, files and folders, and return its path.
 
     The default path is in the current folder: the first source that has a name, with .html. `UsageError` if a

@@ -16,7 +16,7 @@ from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
-from gemmbench.model.units import by_key, clean, counted, listed
+from gemmbench.model.units import by_key, clean, count_noun, list_values
 from gemmbench.probes import peak_chart
 from gemmbench.regress.compare import ComparedRow, Comparison, compare
 from gemmbench.regress.results import SUMMED_UP, change, describe_line, interval, row_name
@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
 _NONE: Families = MappingProxyType({})
 
 
-def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
+def list_suitable(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
     """The kinds that have a pane for the runs. With GEMMs, charts of a device are excluded."""
     if any(map(is_tuning, runs)):
         return []
@@ -86,7 +86,7 @@ def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
 
 def default_kind(run: Run) -> str:
     """The first kind of chart that suits a run, or ``peak``."""
-    return next(iter(suited([run])), "peak")
+    return next(iter(list_suitable([run])), "peak")
 
 
 def draw_kind(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
@@ -145,7 +145,7 @@ def ratios(comparison: Comparison) -> Iterator[Pane]:
         verdicts = {line.verdict for line in lines}
         below = "Grey band: threshold." + (" Black lines: intervals." if any(map(interval, lines)) else "")
         hidden = len(ordered) - len(lines)
-        below += f" {counted(hidden, 'row')} changed less." if hidden else ""
+        below += f" {count_noun(hidden, 'row')} changed less." if hidden else ""
         yield bar_pane(
             f"Change, {clean(lines[0].device).replace(' | ', ', ')}",
             below,
@@ -171,6 +171,6 @@ def _bar(line: ComparedRow) -> Bar:
 
 def row_text(row: Row) -> str:
     """A row's name with at most 48 letters: title, type unless float, and label or size."""
-    where = row.problem.size if row.problem else listed(row.parameters)
+    where = row.problem.size if row.problem else list_values(row.parameters)
     parts = (clean(row.title), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
     return " ".join(filter(None, parts))[:48]

@@ -14,7 +14,7 @@ from gemmbench.model import quiet, units
 from gemmbench.model.device import HOST, MEAN, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean, count_noun
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
@@ -83,7 +83,7 @@ def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet
         return [*tables]
     more = run.header.more_kernels
     texts = (
-        f"{counted(more, 'more kernel')}: --kernel all." if more else "",
+        f"{count_noun(more, 'more kernel')}: --kernel all." if more else "",
         "" if verbose else "Details: -v",
     )
     line = " ".join(filter(None, texts))
@@ -120,7 +120,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     has_means = any(state.power == MEAN for _, state, *_ in lines)
 
     def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
-        yield notes.marked(run, row, row_label(row))
+        yield notes.mark_uncertain(run, row, row_label(row))
         yield clean(clock)
         yield units.seconds(state.warm_s) if state.warm_s else "-"
         samples = row.samples.get("kernel" if clock == "device" and "kernel" in row.samples else clock)

@@ -226,7 +226,7 @@ def recorded(device: Any) -> dict[str, Array]:
     """Operands and results of every case on a device of pyopencl's, as bits, by case and name."""
     import pyopencl as cl
 
-    from gemmbench.opencl.runtime import released
+    from gemmbench.opencl.runtime import enable_marked
 
     context = cl.Context([device])
     queue, rng, arrays = cl.CommandQueue(context), np.random.default_rng(20261129), dict[str, Array]()
@@ -239,7 +239,7 @@ def recorded(device: Any) -> dict[str, Array]:
         program = cl.Program(context, _defines(*case) + _SOURCE.read_text()).build(["-cl-std=CL1.2"])
         if instruction == "wgmma":
             (binary,) = program.get_info(cl.program_info.BINARIES)
-            text = released(bytes(binary).decode("latin-1").rstrip("\0"), "sm_90a")
+            text = enable_marked(bytes(binary).decode("latin-1").rstrip("\0"), "sm_90a")
             program = cl.Program(context, [device], [text.encode()]).build()
         flags, d = cl.mem_flags, np.zeros_like(c)
         buffers = [

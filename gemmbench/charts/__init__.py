@@ -15,7 +15,7 @@ SUFFIXES: tuple[str, ...] = (".png", ".svg", ".pdf")
 _BACKEND = "MPLBACKEND"
 
 
-def named(path: Path, kind: str) -> Path:
+def add_kind(path: Path, kind: str) -> Path:
     """The file of one kind among several: ``out.png`` becomes ``out-ladder.png``; ``h200-peak.png`` stays."""
     ends = path.stem == kind or path.stem.endswith(f"-{kind}")
     return path if ends else path.with_name(f"{path.stem}-{kind}{path.suffix}")

@@ -262,7 +262,7 @@ def size_axis(
         axes.set_xlim(-0.3, len(sizes) - 0.7)
     else:
         at = {size: float(size) for size in sizes}
-        shown = thinned(sizes, room)
+        shown = thin_out(sizes, room)
         axes.set_xscale("log", base=2)
         axes.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
     axes.xaxis.set_major_locator(FixedLocator([at[size] for size in shown]))
@@ -272,7 +272,7 @@ def size_axis(
     return at
 
 
-def thinned(sizes: Sequence[int], room: float) -> list[int]:
+def thin_out(sizes: Sequence[int], room: float) -> list[int]:
     """Select sizes whose labels have `room` (a fraction) on a log axis: last, first, powers of 2."""
     span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
     shown: list[int] = []

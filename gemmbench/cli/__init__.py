@@ -126,9 +126,9 @@ def _print_error(sentence: str, status: int) -> int:
     line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
     line = f"gemmbench: {line}"
     if sys.stderr.isatty():
-        from gemmbench.model.units import wrapped
+        from gemmbench.model.units import wrap
 
-        line = wrapped(line, shutil.get_terminal_size().columns)
+        line = wrap(line, shutil.get_terminal_size().columns)
     with contextlib.suppress(OSError):
         click.echo(line, err=True)
     return status

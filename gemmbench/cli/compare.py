@@ -12,9 +12,9 @@ import click
 from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
-from gemmbench.charts import load_matplotlib, named
+from gemmbench.charts import add_kind, load_matplotlib
 from gemmbench.cli import running
-from gemmbench.cli.running import Grouped, click_option, completed
+from gemmbench.cli.running import Grouped, click_option, make_completer
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.run_file import Run
@@ -41,7 +41,7 @@ def _check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
 
 
 def _report(options: ReportOptions, files: tuple[Path, ...]) -> None:
-    job.print_message(f"Wrote {api.reported(files, options)}.")
+    job.print_message(f"Wrote {api.save_report(files, options)}.")
 
 
 def _files(name: str, metavar: str, required: bool = True) -> click.Argument:
@@ -103,7 +103,7 @@ def _complete_kind(context: click.Context, param: click.Parameter, word: str) ->
         load_matplotlib()
         from gemmbench import chart_views
 
-        return completed(("list", "all", *chart_views.KINDS))(context, param, word)
+        return make_completer(("list", "all", *chart_views.KINDS))(context, param, word)
     return []
 
 
@@ -150,7 +150,7 @@ def plot_command(files: tuple[Path, ...], kind: str | None, out: Path | None) ->
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
     from gemmbench import chart_views
 
-    paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}
+    paths = {kind: add_kind(path, kind) for kind in chart_views.list_suitable(runs, families(runs))}
     for each in paths.values():
         CHART.check("--plot", each)
     if not paths:

@@ -180,7 +180,7 @@ def _parameter_line(variant: Variant, name: str) -> str:
 def _named(variant: Variant) -> list[str]:
     """``padded-fused: B transposed and padded in one launch (FUSED=1)``"""
     return [
-        f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
+        f"{variant.name}-{name}: {each.idea} ({units.list_values(each.values)})"
         for name, each in variant.parameters.named.items()
     ]
 
@@ -295,7 +295,7 @@ def devices_table(
     """List every device, then the host and the problems of other drivers."""
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
-        title = f"host  {host.label}, {units.counted(host.cores, 'core')}"
+        title = f"host  {host.label}, {units.count_noun(host.cores, 'core')}"
         system = f"{units.size(host.memory_bytes)}, {clean(host.system)}, Python {clean(host.python)}"
         blocks.append(_block(title, system, f"{BASELINE} {clean(host.numpy)}, {clean(host.blas)}"))
     blocks += [Text(f"{clean(sentence(problem))}.", "yellow") for problem in problems]
@@ -307,7 +307,7 @@ def _block(title: str, *lines: str) -> RenderableType:
 
 
 def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
-    unit = units.counted(device.compute_units, "compute unit")
+    unit = units.count_noun(device.compute_units, "compute unit")
     shared = " shared with the host" if device.unified_memory else ""
     emulated = " (emulated)" if device.local_mem_emulated else ""
     cache = f", cache {units.size(device.cache_bytes)}" if device.cache_bytes else ""
@@ -328,7 +328,7 @@ def _types(device: DeviceFacts) -> str:
 
 
 def _doctor(options: DoctorOptions) -> None:
-    report, machine = api.examined(options.device)
+    report, machine = api.run_doctor(options.device)
     if options.json:
         click.echo(json.dumps(to_record(report), indent=2))
     else:

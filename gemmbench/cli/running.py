@@ -100,7 +100,7 @@ def click_option(kind: type[Options], name: str, **changes: Any) -> Callable[[Co
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
-        extra["shell_complete"] = completed(spec.names)
+        extra["shell_complete"] = make_completer(spec.names)
     extra |= {"default": field.default, "help": spec.help or None, **changes}
     return click.option(*spec.spellings(name), name, **extra)
 
@@ -136,7 +136,7 @@ def print_output(output: RenderableType) -> None:
 def print_line(sentence: str) -> None:
     """Print a sentence on stdout, wrapped on a terminal."""
     console = stdout()
-    click.echo(units.wrapped(sentence, console.width) if console.is_terminal else sentence)
+    click.echo(units.wrap(sentence, console.width) if console.is_terminal else sentence)
 
 
 def draw_chart(runs: Sequence[Run], kind: str | None, path: Path) -> None:
@@ -145,7 +145,7 @@ def draw_chart(runs: Sequence[Run], kind: str | None, path: Path) -> None:
     job.print_message(f"Drew {path}.")
 
 
-def completed(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+def make_completer(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     """A shell completion function for comma-separated names, which completes the last one."""
 
     def complete(_: click.Context, __: click.Parameter, word: str) -> list[str]:

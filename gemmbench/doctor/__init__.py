@@ -13,7 +13,7 @@ from rich.text import Text
 from gemmbench.doctor.checks import CHECKS
 from gemmbench.doctor.machine import ExaminedMachine, Finding, NotSeen, NotSeenError
 from gemmbench.model.device import DeviceFacts, broad_type
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean, count_noun
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def diagnosis_page(
         parts += [_line("OK", each, "green") for each in report.passed]
         parts += [_line("-", f"{each.check}: {each.reason}", "dim") for each in report.not_seen]
         return Group(*parts)
-    checks = counted(len(report.passed), "other check" if report.findings else "check") + " passed."
+    checks = count_noun(len(report.passed), "other check" if report.findings else "check") + " passed."
     unread = ", ".join(dict.fromkeys(each.check for each in report.not_seen))
     parts.append(_line("OK", checks + (f" Could not read: {unread}." if unread else ""), "green"))
     return Group(*parts)

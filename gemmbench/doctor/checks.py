@@ -13,7 +13,7 @@ from gemmbench.doctor.machine import ALMOST, CPU, ExaminedMachine, Finding, NotS
 from gemmbench.measure import blas
 from gemmbench.measure.machine import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import by_key, clean, counted, listed, number, percent
+from gemmbench.model.units import by_key, clean, count_noun, list_values, number, percent
 from gemmbench.opencl import drivers
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
@@ -151,11 +151,11 @@ def driver_threads(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fi
     names = [name for names in drivers.THREAD_VARIABLES.values() for name in names]
     given = {name: machine.environ[name] for name in names if machine.environ.get(name)}
     yield Finding(
-        f"The driver has {counted(threads, 'thread')} on {counted(cores, 'core')}: up to "
+        f"The driver has {count_noun(threads, 'thread')} on {count_noun(cores, 'core')}: up to "
         f"{percent(1 - threads / cores)} slower.",
         "Unset the variable" if given else "Look for a limit in the driver's settings",
         " ".join(["env", *(f"-u {name}" for name in given), "gemmbench peak"]) if given else "",
-        (f"compute units: {threads}", *([f"environment: {listed(given)}"] if given else [])),
+        (f"compute units: {threads}", *([f"environment: {list_values(given)}"] if given else [])),
     )
 
 
@@ -266,7 +266,7 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
     missing = len(set(online) - set(allowed))
     if not missing:
         return
-    cores = f", {counted(machine.cores(allowed), 'core')}" if _has_smt(machine) else ""
+    cores = f", {count_noun(machine.cores(allowed), 'core')}" if _has_smt(machine) else ""
     inherited = _cpuset(machine)
     fix, command = "Use all of them", f"taskset -c {ranges(online)} gemmbench peak"
     if inherited is not None and set(inherited) <= set(allowed):
@@ -372,8 +372,8 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     busiest = [each for each in watched.busiest if each[2] >= _SHOWN_CORES][:2]
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
-        f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
-        "too low." + (f"\nMainly: {names} cores" if names else ""),
+        f"Other programs use {number(others)} of {count_noun(watched.after.cores, 'core')}, so results will "
+        "be too low." + (f"\nMainly: {names} cores" if names else ""),
         "Stop them or wait",
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
         if busiest
@@ -398,11 +398,11 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     setting = " ".join(["env", *(f"-u {name}" for name in given)]) if given else f"{variable}={cores}"
     title = re.sub(r"(\d+\.\d+\.\d+)(\.0)+\b", r"\1", pool_title(machine.blas))  # 0.3.34.0.0
     yield Finding(
-        f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}: "
+        f"numpy's BLAS runs {count_noun(threads, 'thread')} on {count_noun(cores, 'core')}: "
         + (f"up to {percent(1 - threads / cores)} slower." if fewer else "threads wait for each other."),
         "Unset the variable" if given else "Set the threads",
         f"{setting} gemmbench square --kernel numpy",
-        (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
+        (f"threadpoolctl: {title}", *([f"environment: {list_values(given)}"] if given else [])),
     )
 
 

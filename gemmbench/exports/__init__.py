@@ -21,7 +21,7 @@ from gemmbench.exports import records
 from gemmbench.exports.records import ExportSeries, export_status, labels, series
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, by_key, clean, counted
+from gemmbench.model.units import GIGA, by_key, clean, count_noun
 from gemmbench.report.figures import view
 from gemmbench.stats import rates
 from gemmbench.stats.rates import work as work_of
@@ -228,5 +228,5 @@ def left_out(run: Run, name: str) -> str:
     if name != "google-benchmark" or not counts:
         return ""
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    rows = counted(counts.total(), "row")
+    rows = count_noun(counts.total(), "row")
     return f"{name} cannot represent rows that are not ok: {rows} excluded ({listed})."

@@ -21,7 +21,7 @@ import msgspec
 from gemmbench import __version__
 from gemmbench.gemm import workloads
 from gemmbench.ladder import conversion
-from gemmbench.model.row import SCOPES, Row, exported
+from gemmbench.model.row import SCOPES, Row, export_parameters
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
 from gemmbench.report.figures import FIGURES, ValueType, view
@@ -70,9 +70,9 @@ def to_records(run: Run) -> list[dict[str, Any]]:
         row = known["row"]
         # `replace` adds the defaults of fields that its file does not have.
         merged = msgspec.to_builtins(replace(row)) | {each.name: each.of(known) for each in _DERIVED}
-        merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice)}
+        merged |= {"parameters": export_parameters(row.parameters), "choice": export_parameters(row.choice)}
         if row.former:
-            merged["former"]["parameters"] = exported(row.former.parameters)
+            merged["former"]["parameters"] = export_parameters(row.former.parameters)
         unknown = [name for name in _NETS if merged[name] is None]
         records.append(
             {name: finite(value) for name, value in merged.items() if name not in ("matrices", *unknown)}
@@ -152,8 +152,8 @@ def series(run: Run) -> Iterator[ExportSeries]:
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 figures = (rates.rate(row, scope), moved)
-                wide = (rates.widened(run, row, each, scope) if each else None for each in figures)
-                times = rates.widened(run, row, times, scope)
+                wide = (rates.widen_interval(run, row, each, scope) if each else None for each in figures)
+                times = rates.widen_interval(run, row, times, scope)
                 yield ExportSeries(f"{benchmark}/{scope}", benchmark, row, scope, times, *wide)
 
 

@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.gemm import operands, verify
-from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
+from gemmbench.gemm.operands import Matrices, add_guards, same_bits, save_result, unwritten
 from gemmbench.gemm.verify import PLAIN, DrawnRows, Terms, as_stack, widen
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
@@ -217,19 +217,19 @@ class Answers:
 
     @property
     def before(self) -> HostArray:
-        return guarded(self._problem, unwritten(self._problem, self._values.c))
+        return add_guards(self._problem, unwritten(self._problem, self._values.c))
 
     @property
     def verified_result(self) -> HostArray:
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
-        return guarded(self._problem, self._result)
+        return add_guards(self._problem, self._result)
 
     @property
     def erased_result(self) -> HostArray:
         """The verified result inverted, so that unwritten elements are wrong."""
         right = np.ascontiguousarray(self._inside(self.verified_result))
-        return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
+        return add_guards(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
     def _inside(self, c: HostArray) -> HostArray:
         return c[:, : self._problem.n]
@@ -338,7 +338,7 @@ class Answers:
         C before is NaN if beta is 0; after the timed batches (`what`) integers, so that it must be written.
         """
         c0 = exact.operands.c if what else unwritten(exact.problem, exact.operands.c)
-        c0 = guarded(exact.problem, c0)
+        c0 = add_guards(exact.problem, c0)
         result = bench.answer(scope, index, c0, exact.problem)
         if error := exact.error(self._inside(result), self._terms):
             return Check("wrong", {}, (f"{what}{error}",))

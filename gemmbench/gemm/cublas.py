@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.gemm.opencl import GemmExecutor, opened
+from gemmbench.gemm.opencl import GemmExecutor, load_library
 from gemmbench.gemm.opencl_bench import Bind, GemmBench, Timed, WallBench
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder.variant import Layout, Variant
@@ -27,7 +27,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.runtime import BuiltProgram, Copied, Operand, Shape, page_aligned
+from gemmbench.opencl.runtime import BuiltProgram, Copied, Operand, Shape, allocate_page_aligned
 
 _CUDA_FILES = ("libcuda.so.1", "nvcuda.dll")
 _CUDA_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
@@ -46,7 +46,7 @@ class Cuda:
 
     def __init__(self, facts: DeviceFacts) -> None:
         self.facts, self.has_clock, self.queue, self.plain_queue = facts, True, self, self
-        self._library = opened("CUDA", _CUDA_FILES, _CUDA_ADVICE)
+        self._library = load_library("CUDA", _CUDA_FILES, _CUDA_ADVICE)
         self._call("cuInit", 0)
         device = self._find(facts)
         context = ctypes.c_void_p()
@@ -221,7 +221,7 @@ class CublasLt:
     """The part of cuBLAS that multiplies fp8, with sums of about 14 bits."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
+        self._library = load_library("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
         self._handle = ctypes.c_void_p()
         self._call("Create", ctypes.byref(self._handle))
@@ -308,7 +308,7 @@ class Cublas:
     """The library, enqueueing into one stream of the current CUDA device."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
+        self._library = load_library("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
@@ -408,7 +408,11 @@ class CudaOperand(Copied):
     def __init__(self, cuda: Any, shape: Shape, dtype: np.dtype[Any], pinned: bool, held: ExitStack) -> None:
         Operand.__init__(self, cuda, shape, dtype, image=False)
         count = math.prod(shape)
-        host = held.enter_context(cuda.pinned((count,), dtype)) if pinned else page_aligned(count, dtype)
+        host = (
+            held.enter_context(cuda.pinned((count,), dtype))
+            if pinned
+            else allocate_page_aligned(count, dtype)
+        )
         self._host, self._changed = host, True
         self.buffer = held.enter_context(cuda.memory(host.nbytes))
 

@@ -82,7 +82,7 @@ class Sweep:
     @property
     def below(self) -> str:
         others = {curve.label for _, panel in self.parts for curve in panel.series} - self.looks.keys()
-        return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
+        return f"Grey: {units.count_noun(len(others), 'other kernel')}." if others else ""
 
     def rate_unit(self, largest: float) -> tuple[float, str]:
         return _flops(largest, [self.panel.dtype], self.scope)
@@ -125,7 +125,7 @@ def _drawn(
     for size, row in curve.rows.items():
         if size in at:
             value = values(row, scope)
-            value = derive.widened(run, row, value, scope) if value else None
+            value = derive.widen_interval(run, row, value, scope) if value else None
             middle, low, high = (value.median, value.low, value.high) if value else (math.nan,) * 3
             said = sample(run, row, scope)
             points.append(Point(at[size], middle / divisor, low / divisor, high / divisor, said))
@@ -406,9 +406,9 @@ def ladder_panes(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.
             fraction = derive.peak_fraction(run, each.row, scope, runs)
             colour = _FAMILIES.get(families.get(each.row.variant, ""), pane.COLOURS[0])
             value = each.rate.median / divisor
-            text = notes.marked(run, each.row, units.number(value), scope)
+            text = notes.mark_uncertain(run, each.row, units.number(value), scope)
             text += f"   {units.percent(fraction)}" if fraction is not None else ""
-            wide = derive.widened(run, each.row, each.rate, derive.shown_samples(each.row, scope))
+            wide = derive.widen_interval(run, each.row, each.rate, derive.shown_samples(each.row, scope))
             ends = wide.low / divisor, wide.high / divisor
             said = sample(run, each.row, scope)
             entries.append(bar(value, colour, name, text, clean(name), each.is_fastest, said, ends))
@@ -495,7 +495,7 @@ def _workloads(subject: pane.PaneSubject) -> Iterator[pane.Pane]:
     divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
     def kernel_bar(title: str, rate: float, row: Row) -> Bar:
-        text = notes.marked(run, row, units.number(rate / divisor), scope)
+        text = notes.mark_uncertain(run, row, units.number(rate / divisor), scope)
         return bar(rate / divisor, colours[title], title, text, "", row in fastest, sample(run, row, scope))
 
     entries = []

@@ -19,7 +19,7 @@ import msgspec
 from gemmbench import UsageError
 from gemmbench.model.dtypes import FP8_DTYPES
 from gemmbench.model.problem import LONGEST, MOST_PROBLEMS, Leading, leading
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean, count_noun
 
 _MOST = 100_000  # different shapes of a log: more would take days to measure
 _LONGEST_LINE = 1 << 20  # bytes; libraries write a few hundred
@@ -383,7 +383,7 @@ class _Log:
         counts = {reason: (own + inner, first) for reason, (own, inner, first) in self.unread.items()}
         parts = [f"{reason} ({count:,}, first {what} {first:,})" for reason, (count, first) in counts.items()]
         parts[4:] = ["other reasons"] if len(parts) > 4 else []
-        total = counted(sum(count for count, _ in counts.values()), what, ",")
+        total = count_noun(sum(count for count, _ in counts.values()), what, ",")
         return f"{total} not read: {'; '.join(parts)}" if parts else ""
 
 

@@ -33,7 +33,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BLAS, Check, Work
-from gemmbench.model.units import counted
+from gemmbench.model.units import count_noun
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _GAPS = "numpy applies alpha and beta after the product, since scipy does not support gaps between rows"
@@ -249,7 +249,7 @@ class Mkl:
         threads, text = self._library.mkl_get_max_threads(), ctypes.create_string_buffer(size)
         self._library.mkl_get_version_string(text, size)
         version = re.search(r"Version (\S+?)(-|\s|$)", text.value.decode(errors="replace"))
-        self.title = f"MKL {version[1] if version else ''}, {counted(threads, 'thread')}"
+        self.title = f"MKL {version[1] if version else ''}, {count_noun(threads, 'thread')}"
 
     def saturates(self) -> bool:
         """Whether pairs of its products of char overflow 16 bits on this CPU."""

@@ -316,7 +316,7 @@ class Clblast:
 
     def __init__(self) -> None:
         files = filter(None, (*_FILES, ctypes.util.find_library("clblast")))
-        self._library = opened("CLBlast", files, _ADVICE)
+        self._library = load_library("CLBlast", files, _ADVICE)
         self.title = _title(self._library)
 
     def call(
@@ -445,7 +445,7 @@ class ClblastExecutor(GemmExecutor):
         return [self._library.call(problem, layout, buffers, (self.runtime.queue, self.runtime.plain_queue))]
 
 
-def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
+def load_library(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
     """The first library that loads; else `NotMeasuredError` (unsupported) with an advice."""
     broken = ""
     for candidate in candidates:

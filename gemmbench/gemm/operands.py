@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, with_row_length
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transpose, with_row_length
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -21,7 +21,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, DType, HostArray, by_pa
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
-from gemmbench.model.units import ceil_div, counted, reason_of
+from gemmbench.model.units import ceil_div, count_noun, reason_of
 
 
 class OperandError(UsageError, ValueError):
@@ -110,13 +110,13 @@ class Matrices:
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them, with poison and guards in gaps."""
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
-        a = transposed(self.a, problem.batch) if problem.trans_a else self.a
-        b = transposed(self.b, problem.batch) if problem.trans_b else self.b
+        a = transpose(self.a, problem.batch) if problem.trans_a else self.a
+        b = transpose(self.b, problem.batch) if problem.trans_b else self.b
         a, b = with_row_length(a, layout.lda, unread), with_row_length(b, layout.ldb, unread)
-        return replace(self, a=a, b=b, c=guarded(problem, self.c))
+        return replace(self, a=a, b=b, c=add_guards(problem, self.c))
 
 
-def guarded(problem: Gemm, c: HostArray) -> HostArray:
+def add_guards(problem: Gemm, c: HostArray) -> HostArray:
     """C (m x n of every problem) in rows of ldc elements, with guards in the gaps."""
     return with_row_length(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
@@ -189,7 +189,7 @@ def read_header(path: str) -> MatrixHeader:
         values.close()
         raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
     if values.ndim != 2:
-        raise OperandError(f"{path} has {counted(values.ndim, 'dimension')}, where a matrix has 2")
+        raise OperandError(f"{path} has {count_noun(values.ndim, 'dimension')}, where a matrix has 2")
     names = {DTYPES[name].numpy: name for name in PLAIN_DTYPES}
     native = values.dtype.newbyteorder("=")
     if native not in names:

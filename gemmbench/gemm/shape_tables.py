@@ -256,7 +256,7 @@ def _calls_line(run: Run, device: int, rows: Sequence[Row], library: str, scope:
     """What all calls of a logged shape take: with the library, and with the best kernel."""
     row, problem = rows[0], rows[0].problem
     assert problem is not None
-    rated = [(each, rate) for each in rows if (rate := claims.compared(run, device, each, scope))]
+    rated = [(each, rate) for each in rows if (rate := claims.claim_if_compared(run, device, each, scope))]
     shape = _name(clean(row.label), problem, True), problem, row.dtype
     counts = row.calls or 1, (row.calls or 1) * problem.flops
     if not rated:
@@ -352,7 +352,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _best_kernel(run: Run, line: _ShapeLine, scope: str) -> str:
     if line.best:
-        return notes.marked(run, line.best, clean(line.best.title), scope)
+        return notes.mark_uncertain(run, line.best, clean(line.best.title), scope)
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
     return WORDS[status] if status in FAILED else "-"

@@ -14,13 +14,23 @@ from gemmbench.gemm.workloads import nets
 from gemmbench.ladder import BASELINE, conversion
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, GRAPH, SCOPES, Check, Elements, Launch, Row, titled
+from gemmbench.model.row import CHAIN, GRAPH, SCOPES, Check, Elements, Launch, Row, make_title
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, listed
+from gemmbench.model.units import by_key, clean, list_values
 from gemmbench.report import notes
 from gemmbench.report.figures import figure_columns
 from gemmbench.report.notes import STYLES, WORDS, shape
-from gemmbench.report.table import NOTHING, Cell, Columns, Note, Sheet, filled, format_known, heading, table
+from gemmbench.report.table import (
+    NOTHING,
+    Cell,
+    Columns,
+    Note,
+    Sheet,
+    drop_empty,
+    format_known,
+    heading,
+    table,
+)
 from gemmbench.stats import claims, rates
 from gemmbench.stats.panels import Curve, Panel, baseline, break_evens, panels, to_curves
 
@@ -118,7 +128,7 @@ def _panel_sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 def fastest_rows(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Row]:
     """The row of each problem that is surely the fastest in a scope."""
-    known = ((row, each) for row in rows if (each := claims.compared(run, device, row, scope)))
+    known = ((row, each) for row in rows if (each := claims.claim_if_compared(run, device, row, scope)))
     by_problem = by_key((row.problem, (number, row, each)) for number, (row, each) in enumerate(known))
     return [
         next(row for number, row, _ in same if number == best)
@@ -165,7 +175,7 @@ def _conclusion(run: Run, panel: Panel, scope: str, where: str = "") -> list[Not
         _Point(size, series, known)
         for size in panel.sizes
         for series in panel.series
-        if (known := claims.compared(run, panel.device, series.rows.get(size), scope))
+        if (known := claims.claim_if_compared(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
     fastest: Curve | None = None
@@ -305,7 +315,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
             return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
             return Cell("-", style="dim")
-        figure = notes.marked(run, row, units.gflops(rate.median), scope)
+        figure = notes.mark_uncertain(run, row, units.gflops(rate.median), scope)
         ends = f" {_ends(run, row, scope, rate, units.GIGA)}" if intervals else ""
         return Cell(f"{figure}{ends}", row in best[scope])
 
@@ -321,7 +331,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], intervals
         "of peak": of_peak,
         **figure_columns("helpers_share"),
         **versus_columns(rows, "kernel", interval=True),
-        **filled(rows, _ERRORS),
+        **drop_empty(rows, _ERRORS),
         **energy_columns(rows),
     }
     has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
@@ -364,7 +374,7 @@ def error_sheets(run: Run, order: Sequence[str] = ()) -> Iterator[Sheet]:
         yield table(
             worst,
             {"": lambda row: clean(row.title), "size": shape},
-            filled(rows, _ERRORS),
+            drop_empty(rows, _ERRORS),
             heading=heading(run, device),
             caption=f"Largest error in {dtype}: residual over its bound, and in units of the last place of C",
         )
@@ -400,7 +410,7 @@ def versus_cell(row: Row | None, scope: str, interval: bool = False) -> str:
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """The parameters of each variant, in one note if all rows agree."""
-    texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
+    texts = (list_values({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
     return [
@@ -410,7 +420,7 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def _ends(run: Run, row: Row, scope: str, rate: rates.Rate, divisor: float) -> str:
-    wide = rates.widened(run, row, rate, rates.shown_samples(row, scope))
+    wide = rates.widen_interval(run, row, rate, rates.shown_samples(row, scope))
     return f"[{units.number(wide.low / divisor)}, {units.number(wide.high / divisor)}]"
 
 
@@ -462,7 +472,7 @@ def pages(run: Run) -> list[Sheet]:
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
 
     def subject(row: Row) -> tuple[object, ...]:
-        kernel = titled(row.variant, row.parameters) if row.grid else id(row)
+        kernel = make_title(row.variant, row.parameters) if row.grid else id(row)
         return row.device, row.dtype, row.problem, kernel
 
     grids = by_key((subject(row), row) for row in gemms).values()

@@ -180,7 +180,7 @@ SETS: dict[str, Workload] = {
 }
 
 
-def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
+def merge_shapes(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
     """Each shape once, with the names of all, ``q = k and 2 more``, and calls added up."""
     groups = by_key((replace(shape, name="", calls=1), shape) for shape in shapes)
     are_counted = any(shape.calls > 1 for alike in groups.values() for shape in alike)

@@ -22,7 +22,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import BATCHED, TRANSPOSED, OwnFile, fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
-from gemmbench.model.units import ceil_div, listed
+from gemmbench.model.units import ceil_div, list_values
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
@@ -329,7 +329,7 @@ class Variant:
         """As `filled`. Raises `ParameterError` if a constraint is broken, too."""
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
-            raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
+            raise ParameterError(f"{self.name}: {sentence} (not with {list_values(chosen)})")
         return chosen
 
     def filled(

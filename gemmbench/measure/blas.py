@@ -23,7 +23,7 @@ _OF_DEVICES = re.compile("clblas|clblast|cublas|hipblas|rocblas")
 _NETLIB = re.compile(r"/libc?blas\.so\.3\.\d+\.\d+$")  # as its own build names it
 
 
-def unlisted(package: ModuleType, maps: Path = Path("/proc/self/maps")) -> Pool | None:
+def find_unlisted(package: ModuleType, maps: Path = Path("/proc/self/maps")) -> Pool | None:
     """The BLAS of a package that threadpoolctl does not list, with its name as ``internal_api``; or None.
 
     The name is that of a library's file in this process or, if there is none, of the package's build.

@@ -636,7 +636,7 @@ class Pipe:
         self._connection.close()
 
 
-def connected(handle: int) -> Pipe:
+def connect(handle: int) -> Pipe:
     """The child's end of the pipe, inherited."""
     if sys.platform == "win32":
         return Pipe(connection.PipeConnection(handle))

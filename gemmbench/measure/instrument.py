@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from typing import Any, Protocol
 
 from gemmbench import __version__
-from gemmbench.measure.child import Pipe, connected
+from gemmbench.measure.child import Pipe, connect
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -239,7 +239,7 @@ def serve_parent(handle: str, maker: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     drivers.ask_for_tiles()
-    pipe = connected(int(handle))
+    pipe = connect(int(handle))
 
     def make() -> Machine:
         machine: Machine = resolve_name(maker)()

@@ -29,7 +29,7 @@ from gemmbench.measure import blas
 from gemmbench.measure.blas import Pool
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean, count_noun
 from gemmbench.opencl import drivers
 
 # A variable of a tuner's children, which share compile caches in this folder: build times are no result.
@@ -132,7 +132,7 @@ def pool_of(package: ModuleType = np) -> Pool | None:
         file = str(pool.get("filepath"))
         return not file.startswith(folder), ".libs" in file
 
-    return min(blas_pools(), key=order, default=None) or blas.unlisted(package)
+    return min(blas_pools(), key=order, default=None) or blas.find_unlisted(package)
 
 
 @cache
@@ -166,7 +166,7 @@ def limit_blas_threads() -> None:
 def pool_title(pool: Pool) -> str:
     """``openblas 0.3.30, 2 threads, SkylakeX``"""
     library = f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()
-    threads = counted(pool["num_threads"], "thread") if pool.get("num_threads") else ""
+    threads = count_noun(pool["num_threads"], "thread") if pool.get("num_threads") else ""
     return ", ".join(filter(None, (library, threads, str(pool.get("architecture") or ""))))
 
 

@@ -9,7 +9,18 @@ from msgspec import UNSET
 
 from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import MATH, Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key, titled
+from gemmbench.model.row import (
+    MATH,
+    Kind,
+    Parameters,
+    Problem,
+    RanOn,
+    Row,
+    RowKey,
+    Status,
+    make_title,
+    row_key,
+)
 from gemmbench.model.units import size
 
 MEMORY_MODES: dict[str, str] = {
@@ -113,7 +124,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        return titled(self.variant, self.parameters, self.grid)
+        return make_title(self.variant, self.parameters, self.grid)
 
     @property
     def math(self) -> str:

@@ -291,7 +291,7 @@ class Bursts:
     seen_s: list[float] = field(default_factory=list)
 
     def settled(self, scope: Scope) -> Scope:
-        return quiet.settled(scope, quiet.undisturbed(self.seen_s, self.known_s))
+        return quiet.settle(scope, quiet.choose_reference(self.seen_s, self.known_s))
 
 
 @dataclass(frozen=True)

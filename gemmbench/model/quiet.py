@@ -49,7 +49,7 @@ def key(row: Row) -> str:
     return str(row.device)
 
 
-def undisturbed(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
+def choose_reference(bursts_s: Sequence[float], known_s: float = 0.0) -> float:
     """The reference of a run: the known one, else the 25 % quantile of its bursts."""
     return known_s or _quantile(bursts_s, _FAST)
 
@@ -59,7 +59,7 @@ def known(references_s: Sequence[float]) -> float:
     return _quantile(references_s[-RUNS:], _FAST)
 
 
-def settled(scope: Scope, run_s: float) -> Scope:
+def settle(scope: Scope, run_s: float) -> Scope:
     """A scope with the range of undisturbed bursts: from the run's reference to the 25 % quantile of its own.
 
     The quantile counts as at least the reference and at most 10 % more.
@@ -77,7 +77,7 @@ def references(rows: Iterable[Row], known: References) -> dict[str, float]:
         if not row.measured_utc:
             found = (scope.bursts_s or () for scope in row.samples.values())
             bursts.setdefault(key(row), []).extend(chain.from_iterable(found))
-    return {name: undisturbed(each, known.get(name, 0.0)) for name, each in bursts.items() if each}
+    return {name: choose_reference(each, known.get(name, 0.0)) for name, each in bursts.items() if each}
 
 
 def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
@@ -88,7 +88,7 @@ def with_references(rows: Sequence[Row], known: References) -> tuple[Row, ...]:
         if row.measured_utc or not of_run.get(key(row)):
             return row
         run_s = of_run[key(row)]
-        return replace(row, samples={name: settled(each, run_s) for name, each in row.samples.items()})
+        return replace(row, samples={name: settle(each, run_s) for name, each in row.samples.items()})
 
     return tuple(map(of, rows))
 
@@ -100,7 +100,7 @@ def loss(scope: Scope) -> float:
     return max(0.0, _quantile(scope.bursts_s, 0.5) / scope.quiet_s[1] * (1 + WITHIN) - 1)
 
 
-def joined(before: Scope, after: Scope) -> Scope:
+def join_visits(before: Scope, after: Scope) -> Scope:
     """The batches of two visits to a row, or the later ones."""
     is_alike = before.batch == after.batch and bool(before.waited_s) == bool(after.waited_s)
     if not is_alike or not before.bursts_s or not after.bursts_s:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from gemmbench.model import quiet
 from gemmbench.model.device import Conditions
 from gemmbench.model.problem import Dimensions
-from gemmbench.model.units import listed
+from gemmbench.model.units import list_values
 
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
@@ -134,14 +134,14 @@ BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy 
 EXPORTED: Mapping[str, str] = {"width": "vector_width", "groups": "work_groups"}
 
 
-def exported(parameters: Parameters) -> Parameters:
+def export_parameters(parameters: Parameters) -> Parameters:
     """The parameters of a row under their names in JSON."""
     return {EXPORTED.get(name, name): value for name, value in parameters.items()}
 
 
-def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
+def make_title(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
     """A kernel or library for people: ``naive fast WX=8``, with the parameters in `grid`."""
-    values = [listed({name: parameters[name]}) for name in grid]
+    values = [list_values({name: parameters[name]}) for name in grid]
     return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
 
 
@@ -237,7 +237,7 @@ class Row:
     @property
     def name(self) -> str:
         """``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
-        return titled(self.variant, self.parameters, self.grid)
+        return make_title(self.variant, self.parameters, self.grid)
 
     @property
     def title(self) -> str:

@@ -24,7 +24,7 @@ from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
-from gemmbench.model.units import counted, percent, reason_of
+from gemmbench.model.units import count_noun, percent, reason_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -93,7 +93,9 @@ class LeftOut:
 
     @property
     def sentence(self) -> str:
-        what = f"{counted(self.shapes, 'shape', ',')} left out, {percent(self.share)} of the predicted time"
+        what = (
+            f"{count_noun(self.shapes, 'shape', ',')} left out, {percent(self.share)} of the predicted time"
+        )
         return f"{what}: --top 100 measures all."
 
 

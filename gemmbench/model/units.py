@@ -132,12 +132,12 @@ def ceil_div(value: int, by: int) -> int:
     return -(-value // by)
 
 
-def counted(count: int, what: str, form: str = "") -> str:
+def count_noun(count: int, what: str, form: str = "") -> str:
     """``1 core``, ``2 cores``; the number formatted, as with ``,``."""
     return f"{count:{form}} {what}{'' if count == 1 else 's'}"
 
 
-def listed(parameters: Mapping[str, int | float | str]) -> str:
+def list_values(parameters: Mapping[str, int | float | str]) -> str:
     """Parameters for people: ``TS=16, WPT=4``."""
     return ", ".join(f"{clean(name)}={clean(str(value))}" for name, value in parameters.items())
 
@@ -152,7 +152,7 @@ def reason_of(error: Exception) -> str:
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap(text: str, width: int) -> str:
     """Wrap a message at spaces only; further lines are indented."""
     return textwrap.fill(
         text, max(8, width - 1), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False

@@ -438,7 +438,7 @@ class Copied(Operand):
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
-        host = runtime.pinned((count,), dtype) if pinned and count else page_aligned(count, dtype)
+        host = runtime.pinned((count,), dtype) if pinned and count else allocate_page_aligned(count, dtype)
         self._host = host.reshape(self._held)
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
         self._changed = True  # in host memory since the last copy to the device
@@ -536,7 +536,7 @@ def operand(
         return Copied(runtime, shape, dtype, image, behind, pinned=mode == "staged")
 
 
-def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
+def allocate_page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
     """An uninitialised host array that starts on a page."""
     raw = np.empty(count * dtype.itemsize + _PAGE, np.uint8)
     start = -raw.ctypes.data % _PAGE
@@ -605,7 +605,7 @@ def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
-def released(text: str, target: str) -> str:
+def enable_marked(text: str, target: str) -> str:
     """PTX text for a target such as ``sm_90a``, with the instructions marked ``//@TARGET`` enabled.
 
     Raises `NotMeasuredError` if the text is for another architecture, or is no PTX.
@@ -627,7 +627,7 @@ def rebuild_from_ptx(runtime: Runtime, file: str, built: BuiltProgram, target: s
     begin = time.perf_counter()
     with errors():
         (binary,) = built.program.get_info(cl.program_info.BINARIES)
-        text = released(bytes(binary).decode("latin-1").rstrip("\0"), target)
+        text = enable_marked(bytes(binary).decode("latin-1").rstrip("\0"), target)
         program = cl.Program(runtime.context, [runtime.device], [text.encode()])
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills

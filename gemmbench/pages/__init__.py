@@ -102,7 +102,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     shown = [group[-1] for group in groups]
     shown.sort(key=lambda run: all(row.kind != "gemm" for row in run.rows))
     failed = sum(row.status in FAILED for run in shown for row in run.rows)
-    failures = f"{units.counted(failed, 'row')} failed or gave wrong results: see below."
+    failures = f"{units.count_noun(failed, 'row')} failed or gave wrong results: see below."
     parts, summary = [], [failures] if failed else []
     for number, group in enumerate((each for each in groups if len(each) > 1), 1):
         made = wanted.comparison or compare(group[:-1], group[-1:], wanted.rules)
@@ -142,7 +142,7 @@ def _about(runs: Sequence[Run]) -> str:
     days = sorted({clean(run.header.started_utc)[:10] for run in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     rows = sum(len(run.rows) for run in runs)
-    return f"{units.counted(len(runs), 'run')}, {units.counted(rows, 'row', ',')}, measured {when}"
+    return f"{units.count_noun(len(runs), 'run')}, {units.count_noun(rows, 'row', ',')}, measured {when}"
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -176,7 +176,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             continue
         for row in gemms:
             for position in _positions(run, row):
-                if known := claims.compared(run, position, row, scope):
+                if known := claims.claim_if_compared(run, position, row, scope):
                     by_title = rated.setdefault((name_device(run, position), row.dtype), {})
                     by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
@@ -196,7 +196,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
             rate, name = units.rate_text(known.median, rates.is_integer(dtype)), clean(row.title)
-            figure = notes.marked(run, row, rate, scope)
+            figure = notes.mark_uncertain(run, row, rate, scope)
             assert row.problem is not None  # it has a rate
             is_fastest = is_known and row.title == first
             lines.append(
@@ -258,7 +258,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
         for position in _positions(run, row):
-            known = claims.compared(run, position, row, scope)
+            known = claims.claim_if_compared(run, position, row, scope)
             if known and row.problem:
                 problems = by_device.setdefault(name_device(run, position), {})
                 by_run = problems.setdefault((row.dtype, row.problem), {})
@@ -282,7 +282,7 @@ def _best_by_run(shared: _Problems, scope: str) -> Sheet:
         if name not in shared[key]:
             return None
         run, row, known = _top(shared[key][name])
-        figure = notes.marked(run, row, units.gflops(known.median), scope)
+        figure = notes.mark_uncertain(run, row, units.gflops(known.median), scope)
         return f"{figure} {clean(row.title)}"
 
     units_shown = " or ".join(sorted({rates.unit(dtype) for dtype, _ in shared}))
@@ -388,7 +388,7 @@ class _Draw:
         """Draw each kind of chart that suits the runs and is wanted, by default all but `_LEFT_OUT`."""
         chosen = self.wanted.charts
         known = families(runs)
-        for kind in chart_views.suited(runs, known):
+        for kind in chart_views.list_suitable(runs, known):
             if kind not in _LEFT_OUT if chosen is None else kind in chosen:
                 idea = chart_views.KINDS[kind].idea
                 with matplotlib.rc_context():

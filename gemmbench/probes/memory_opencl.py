@@ -19,7 +19,7 @@ from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared,
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import NO_CLOCK, Check, Parameters, Work
 from gemmbench.model.units import ceil_div, size
-from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, page_aligned
+from gemmbench.opencl.runtime import BuiltProgram, Runtime, allocate_page_aligned, errors
 from gemmbench.probes import memory
 from gemmbench.probes.memory import FLOAT_BYTES, MemoryProbe, RepeatedTable, Way
 
@@ -551,7 +551,9 @@ def copies(row: MemoryRow) -> Make:
     runtime, values, is_up = row.runtime, _values(row), row.probe.direction == "up"
     buffer, count = runtime.buffer(values.nbytes), values.size
     host = (
-        runtime.pinned(values.shape, values.dtype) if row.probe.pinned else page_aligned(count, values.dtype)
+        runtime.pinned(values.shape, values.dtype)
+        if row.probe.pinned
+        else allocate_page_aligned(count, values.dtype)
     )
     if is_up:
         host[...] = values

@@ -16,7 +16,7 @@ from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.figures import figure_columns
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Columns, Note, Sheet, filled, heading, table
+from gemmbench.report.table import Cell, Columns, Note, Sheet, drop_empty, heading, table
 from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
@@ -202,7 +202,7 @@ def _grid(
         name: partial(lambda line, text: text(winners[line]) if line in winners else "", text=text)
         for name, text in more.items()
     }
-    columns = {**columns, **filled([*lines], further)}
+    columns = {**columns, **drop_empty([*lines], further)}
     return table(lines, {title: clean}, columns, heading=heading(run, device))
 
 
@@ -214,7 +214,7 @@ def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
         return Cell(WORDS[row.status], style=STYLES[row.status])
     if not _is_verified(row):
         return Cell(_DOUBTFUL, style="yellow") if row.status == "ok" else Cell("-", style="dim")
-    return Cell(notes.marked(run, row, text))
+    return Cell(notes.mark_uncertain(run, row, text))
 
 
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:

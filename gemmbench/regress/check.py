@@ -24,7 +24,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run, is_tuning
-from gemmbench.model.units import by_key, clean, counted
+from gemmbench.model.units import by_key, clean, count_noun
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress import results
 from gemmbench.regress.compare import BaselineSet, ComparedRow, Comparison, cost
@@ -210,7 +210,7 @@ def check_rows(job: CheckJob) -> Generator[Event, None, Comparison]:
     """Measure every case once, suspicious rows again, and return the comparison."""
     yield from once(job)
     baseline, cases = job.baseline, _cases(job)
-    first = verdicts.paired(baseline.runs, [job.run], baseline.rules)
+    first = verdicts.pair_rows(baseline.runs, [job.run], baseline.rules)
     candidates = [
         Candidate(line, None if baseline.rules.interleaved else _control(job, first, line))
         for line in first.lines
@@ -225,7 +225,7 @@ def check_rows(job: CheckJob) -> Generator[Event, None, Comparison]:
             line = decided.get(key) or next(line for line in first.lines if line.key == key)
             decided[key] = _as_broken(line, row)
     lines = tuple(decided.get(line.key, line) for line in first.lines)
-    return verdicts.concluded(replace(first, lines=lines, remarks=tuple(_remarks(first, candidates))))
+    return verdicts.conclude(replace(first, lines=lines, remarks=tuple(_remarks(first, candidates))))
 
 
 @dataclass
@@ -469,7 +469,7 @@ class AAReport:
     rows: tuple[AARow, ...]
 
     def __repr__(self) -> str:
-        return f"<AAReport: {counted(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
+        return f"<AAReport: {count_noun(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
 
     def _repr_html_(self) -> str:
         return html(aa_sheets(self))
@@ -514,7 +514,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     ]
     text = "No row was measured twice: run-to-run variation is unknown."
     if report.min_threshold is not None:
-        threshold, rows = rounded_percent(report.min_threshold), counted(len(report.rows), "row")
+        threshold, rows = rounded_percent(report.min_threshold), count_noun(len(report.rows), "row")
         text = f"{rounded_percent(_AA_SHARE)} of {rows} differ by at most {threshold} from run to run."
     unfit = verdicts.why_unfit([row.min_threshold for row in report.rows])
     advice = unfit or "With these runs as baselines, check adds a row's difference to its --threshold."

@@ -24,7 +24,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import BLAS, FAILED, MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
-from gemmbench.model.units import clean, counted, listed, percent
+from gemmbench.model.units import clean, count_noun, list_values, percent
 from gemmbench.regress.results import comparison_sheets, conclusion
 from gemmbench.report.table import html, stack, stdout
 from gemmbench.stats import rates
@@ -214,7 +214,7 @@ def _differences(facts: Iterable[Fact], across: Collection[str]) -> Iterator[tup
 
 def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
     yield "device", "other device", old.name, new.name
-    units = [counted(device.compute_units, "compute unit") for device in (old, new)]
+    units = [count_noun(device.compute_units, "compute unit") for device in (old, new)]
     yield "device", "other device", units[0], units[1]
     yield "driver", "other driver", f"{old.platform} {old.driver}", f"{new.platform} {new.driver}"
 
@@ -227,7 +227,7 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
     if old and new:
         yield from _device_facts(old, new)
         if old.type == "cpu":  # PoCL counts cores that its process may not use as compute units
-            cores = [counted(host.cores, "core") for host in hosts]
+            cores = [count_noun(host.cores, "core") for host in hosts]
             yield "device", "other device", cores[0], cores[1]
     else:
         yield "device", "other device", hosts[0].cpu, hosts[1].cpu
@@ -389,10 +389,10 @@ class Comparison:
 
 def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = None) -> Comparison:
     """Pair the rows of baseline runs and new runs, and give each a verdict."""
-    return concluded(paired(bases, news, rules or Rules()))
+    return conclude(pair_rows(bases, news, rules or Rules()))
 
 
-def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
+def pair_rows(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
     """Pair the rows of baseline and new runs by key and judge each alone."""
     baseline = BaselineSet(tuple(bases), rules)
     replicates = baseline.replicates_of(news)
@@ -408,7 +408,8 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
     unused = rules.by_name.keys() - {line.row.variant for line in lines}
     remarks = [f"--threshold names {clean(name)}, but no row is of that kernel." for name in sorted(unused)]
     remarks += dict.fromkeys(
-        f"The preset of {line.row.variant} is {listed(line.row.parameters)}, not {listed(before.parameters)}."
+        f"The preset of {line.row.variant} is {list_values(line.row.parameters)}, "
+        f"not {list_values(before.parameters)}."
         for line in lines
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters and line.verdict != ELSEWHERE
@@ -428,7 +429,7 @@ def _variable_remarks(before: Run, now: Run) -> list[str]:
     ]
 
 
-def concluded(comparison: Comparison) -> Comparison:
+def conclude(comparison: Comparison) -> Comparison:
     """Apply the rule for the whole run, unless it is interleaved. Then fail rows whose resources changed.
 
     If the median of all ratios exceeds 1.5 (or the general threshold), every row above it is "slower".
@@ -706,7 +707,7 @@ def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> C
     ratio = Ratio(made.median, made.low, made.high, made.median)
     if len(new) < _LEAST_PAIRS:
         ratio = replace(ratio, low=math.nan, high=math.nan)
-        reason = f"only {counted(len(new), 'pair')} of batches: raise --budget"
+        reason = f"only {count_noun(len(new), 'pair')} of batches: raise --budget"
     middle_s, half = math.sqrt(median(old) * median(new)), math.sqrt(ratio.median)
     return replace(
         line, verdict=ratio.finding(threshold), reason=reason, threshold=threshold, ratio=ratio,
@@ -729,7 +730,7 @@ def why_nothing(comparison: Comparison) -> str:
     """Why nothing could be compared, or only rows of the host."""
     lost = [line for line in comparison.lines if line.lost] or comparison.lines
     reasons = [line.reason or VERDICTS[line.verdict] for line in lost]
-    reasons += [f"{counted(count, 'row')} {why}" for why, count in comparison.left_out.items()]
+    reasons += [f"{count_noun(count, 'row')} {why}" for why, count in comparison.left_out.items()]
     hosts = any(line.ratio for line in comparison.lines)
     what = "no kernel was compared, only the host's BLAS" if hosts else "nothing was compared"
     why = "; ".join([*dict.fromkeys(map(clean, reasons))][:2]) or "the runs have no rows"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import MATH, Problem, Row, exported
+from gemmbench.model.row import MATH, Problem, Row, export_parameters
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
-from gemmbench.report.notes import marked, shape
+from gemmbench.model.units import by_key, clean, clean_lines, count_noun, list_values
+from gemmbench.report.notes import mark_uncertain, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, heading, markdown
 from gemmbench.stats.claims import best_of_shapes, faster_device
 from gemmbench.stats.rates import view_scope
@@ -60,7 +60,7 @@ def comparison_sheets(comparison: Comparison, every: bool = False) -> list[Sheet
     failures, remarks = _reasons(comparison, every)
     if not every and len(remarks) > _REMARKS:
         remarks.sort(key=lambda note: note.text not in comparison.remarks[-1:])  # the last one is first
-        more = counted(len(remarks) - _REMARKS + 1, "more remark")
+        more = count_noun(len(remarks) - _REMARKS + 1, "more remark")
         remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
     last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))
     tables = (_lines_sheet(comparison, groups[device], every) for device in devices)
@@ -86,7 +86,7 @@ def two_devices(old: tuple[Run, int], new: tuple[Run, int], scope: str | None = 
         yield from (Cell(where(pairs[1][0])), Cell(key[0]))
         for (run, _), (row, rate) in zip(sides, pairs, strict=True):
             seconds = units.seconds(key[1].flops / rate.median)
-            yield Cell(f"{marked(run, row, seconds, scope)} {clean(row.title)}")
+            yield Cell(f"{mark_uncertain(run, row, seconds, scope)} {clean(row.title)}")
         yield Cell(units.number(pairs[1][1].median / pairs[0][1].median))
 
     mean = geometric_mean([best[1][key][1].median / best[0][key][1].median for key in shared])
@@ -178,7 +178,7 @@ def _summed_up(lines: Sequence[ComparedRow], are_more: bool, typed: bool) -> Ite
     """The rows that are not in a table: ``5 more rows within 10 %, the largest +2.2 % (tiled 64)``."""
     for verdict in SUMMED_UP:
         if alike := [line for line in lines if line.verdict == verdict]:
-            rows = counted(len(alike), "more row" if are_more else "row")
+            rows = count_noun(len(alike), "more row" if are_more else "row")
             what = _within(alike) if verdict == "within" else f"{verdict} ({_within(alike)})"
             largest = max(alike, key=_size)
             changed = change(largest.ratio.median) if largest.ratio else ""
@@ -244,7 +244,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     for (label, reason), lines in sorted(groups.items(), key=lambda group: -len(group[1])):
         if reason:
             names = [row_name(line.row, _is_typed(comparison)) for line in lines]
-            rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
+            rows = ", ".join(names) if every or len(names) <= _NAMES else count_noun(len(names), "row")
             note = Note(label, f"{rows}: {clean_lines(reason)}", _STYLES[lines[0].verdict] or "yellow")
             (failures if label in FAILING else remarks).append(note)
     remarks += [Note("", remark, "yellow") for remark in comparison.remarks]
@@ -286,13 +286,13 @@ def where(row: Row) -> str:
         return f"{clean(row.label)} {shape(row)}".strip()
     if list(row.parameters) == ["bytes"]:
         return units.size(int(row.parameters["bytes"]))
-    return listed(row.parameters)
+    return list_values(row.parameters)
 
 
 def row_name(row: Row, typed: bool = True) -> str:
     """A row with its type and the parameters that the user gave: ``register float 512 BM=64``."""
     given = (name for name in row.given or () if name in row.parameters and name not in (MATH, *row.grid))
-    parameters = listed({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
+    parameters = list_values({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
     return " ".join(filter(None, (clean(row.title), row.dtype if typed else "", where(row), parameters)))
 
 
@@ -329,7 +329,7 @@ def _line_columns(line: ComparedRow) -> dict[str, object]:
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
         **{field: getattr(row, field) for field in identity},
-        "parameters": exported(row.parameters),
+        "parameters": export_parameters(row.parameters),
         "device": line.device,
         **{field: getattr(row.problem, field, None) for field in ("m", "n", "k")},
         **{

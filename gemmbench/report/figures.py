@@ -24,7 +24,7 @@ def view(run: Run, row: Row) -> dict[str, Any]:
     """What the figures of a row are fields of. Intervals are as wide as in tables."""
     is_gemm, device, host = row.kind == "gemm", run.device(row), run.header.host
     summaries = ((scope, rates.summary(row, scope)) for scope in SCOPES if row.status == "ok")
-    times = {scope: rates.widened(run, row, each, scope) for scope, each in summaries if each}
+    times = {scope: rates.widen_interval(run, row, each, scope) for scope, each in summaries if each}
     flops = rates.flops_of(row) if is_gemm else 0
     by_scope = {scope: rates.rate_from(row, each, flops) for scope, each in times.items()}
     scope = rates.shown_samples(row, rates.view_scope(run)) if is_gemm else rates.finest_scope(row)
@@ -32,7 +32,7 @@ def view(run: Run, row: Row) -> dict[str, Any]:
         rate = by_scope.get(scope)
     else:
         rate = rates.rate(row, scope or "") if row.kind in ("gemm", "peak") else None
-        rate = rates.widened(run, row, rate) if rate else None
+        rate = rates.widen_interval(run, row, rate) if rate else None
     moved = rates.byte_rate(row)
     return {
         "row": row,
@@ -45,7 +45,7 @@ def view(run: Run, row: Row) -> dict[str, Any]:
         "by_scope": by_scope,
         "times": times,
         "peak_fraction": rates.peak_fraction(run, row),
-        "bandwidth": rates.widened(run, row, moved) if moved else None,
+        "bandwidth": rates.widen_interval(run, row, moved) if moved else None,
         "latency": times.get(scope or "") if row.kind == "latency" else None,
         "versus": rates.versus(row),
         "is_uncertain": rates.is_uncertain(run, row),

@@ -10,7 +10,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import ADDS_IN_HALF, CHAIN, FAILED, NO_CLOCK, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, counted
+from gemmbench.model.units import by_key, clean, clean_lines, count_noun
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import claims, rates
 
@@ -79,12 +79,14 @@ def uncertain(run: Run, rows: Iterable[Row], where: Where, *scopes: str) -> list
         text = "the measured peak is uncertain. --remeasure measures it again."
         return [*calm, *([Note(TILDE, text, "yellow")] if has_doubt else [])]
     slowed = [
-        row for row in unsure if any(rates.slowed(run, row, each) > rates.UNCERTAIN for each in samples(row))
+        row
+        for row in unsure
+        if any(rates.estimate_slowing(run, row, each) > rates.UNCERTAIN for each in samples(row))
     ]
-    spread = counted(len(unsure) - len(slowed), "row")
+    spread = count_noun(len(unsure) - len(slowed), "row")
     patience = ", or raise --patience" if any(map(rates.has_bursts, slowed)) else ""
     causes = (
-        f"Other programs slowed {counted(len(slowed), 'row')}: close those programs{patience}."
+        f"Other programs slowed {count_noun(len(slowed), 'row')}: close those programs{patience}."
         if slowed
         else "",
         f"Samples of {spread} spread: raise --budget (now {run.header.policy.budget_s:g} s)."
@@ -109,7 +111,7 @@ def _widest(run: Run, rows: Iterable[Row], where: Where, scopes: Sequence[str]) 
     return f"; widest: {places([row], where)}, {low} to {high} {unit}"
 
 
-def marked(run: Run, row: Row, figure: str, scope: str = "") -> str:
+def mark_uncertain(run: Run, row: Row, figure: str, scope: str = "") -> str:
     """A figure with the mark ``~`` in front if the row is uncertain in a scope, by default the finest."""
     return f"{TILDE}{figure}" if rates.is_uncertain(run, row, rates.shown_samples(row, scope)) else figure
 
@@ -155,7 +157,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str,
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)
         them = "it" if len(slow) == 1 else "them"
-        cells = counted(len(slow), "cell" if each == "size" else "result")
+        cells = count_noun(len(slow), "cell" if each == "size" else "result")
         text = f"{cells} over budget: --budget {budget} runs {them}, about {about} more."
         lines.append(Note("", text, "dim"))
     hosts = warnings(run, HOST) if device != HOST and any(map(rates.on_host, rows)) else []
@@ -189,7 +191,7 @@ def faster_hosts(run: Run, rows: Iterable[Row], where: Where, each: str = "size"
     faster = []
     for row in rows:
         inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
-        if inner and host and host.low > rates.widened(run, row, inner).high:
+        if inner and host and host.low > rates.widen_interval(run, row, inner).high:
             faster.append(row)
     why = "timed at a faster moment"
     text = _few(faster, where, len(set(map(where, rows))), each)
@@ -233,7 +235,7 @@ def rate_cell(run: Run, row: Row | None, scope: str, divisor: float, best: bool 
     rate = rates.median_rate(row, scope)
     if row is None or rate is None:
         return Cell("-", style="dim")
-    return Cell(marked(run, row, units.number(rate / divisor), scope), best)
+    return Cell(mark_uncertain(run, row, units.number(rate / divisor), scope), best)
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

@@ -14,7 +14,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import clean, list_values
 from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
 
@@ -62,7 +62,7 @@ class Progress:
                 self._update(advance=1)
             if self._lines:
                 text, console = line(row), self._console
-                text = units.wrapped(text, console.width) if console.is_terminal else text
+                text = units.wrap(text, console.width) if console.is_terminal else text
                 console.print(Text(text), soft_wrap=True)
             elif self._bar and is_new and row.status == "ok" and row.samples and not row.phase:
                 self._console.print(Text(brief_line(row)), soft_wrap=True)
@@ -93,7 +93,7 @@ def line(row: Row) -> str:
     """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
     label = row_label(row)
     if row.phase:  # a tuner's rows differ in their parameters
-        label = f"{label} {row.phase} ({listed(row.parameters)})"
+        label = f"{label} {row.phase} ({list_values(row.parameters)})"
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
     noise = rates.noise(row)

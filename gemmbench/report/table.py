@@ -19,7 +19,7 @@ from rich.text import Text
 from gemmbench.model import units
 from gemmbench.model.device import HOST, driver_name
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean, count_noun
 from gemmbench.stats import rates
 
 _Line = TypeVar("_Line")
@@ -144,7 +144,7 @@ def format_known(value: float | None, text: Callable[[float], str]) -> str | Non
     return None if value is None else text(value)
 
 
-def filled(lines: Sequence[_Line], columns: Columns[_Line]) -> Columns[_Line]:
+def drop_empty(lines: Sequence[_Line], columns: Columns[_Line]) -> Columns[_Line]:
     """The columns that are not empty in all of these lines."""
     empty = None, "", NOTHING
     return {name: cell for name, cell in columns.items() if any(cell(line) not in empty for line in lines)}
@@ -231,7 +231,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     facts = run.header.devices[device]
     driver = driver_name(facts).removeprefix(f"{facts.label.split()[0]} ")
     driver = _VERSION.sub(r"\1", driver)
-    pieces = (facts.label, driver, counted(facts.compute_units, "compute unit"))
+    pieces = (facts.label, driver, count_noun(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
     unit = "matrix unit" if facts.type == "cpu" else "tensor core"

@@ -42,11 +42,11 @@ def evidence(run: Run, row: Row | None, scope: str) -> Claim | None:
     samples = rates.shown_samples(row, scope)
     if len(row.samples[samples].seconds) < LEAST_SAMPLES:
         return Claim(rate.median, 0.0, math.inf, is_certain=False)
-    wide = rates.widened(run, row, rate, samples)
+    wide = rates.widen_interval(run, row, rate, samples)
     return Claim(rate.median, wide.low, wide.high, not rates.is_uncertain(run, row, samples))
 
 
-def compared(run: Run, device: int, row: Row | None, scope: str) -> Claim | None:
+def claim_if_compared(run: Run, device: int, row: Row | None, scope: str) -> Claim | None:
     """What is known of a row's rate, if it is compared with those of a device (`rates.is_compared`)."""
     return evidence(run, row, scope) if row and rates.is_compared(run, device, row, scope) else None
 
@@ -86,7 +86,7 @@ def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Be
     """The row with the highest median on a device for each data type and problem."""
     best: Best = {}
     for row in rows:
-        rate = compared(run, device, row, scope) if row.problem else None
+        rate = claim_if_compared(run, device, row, scope) if row.problem else None
         if row.problem and rate:
             key = row.dtype, row.problem
             if key not in best or rate.median > best[key][1].median:
@@ -102,7 +102,7 @@ def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
     sums = [total(side) for side in zip(*sure, strict=True)]
     if not sums or not any(row.calls for row, _ in (*old.values(), *new.values())):
         return ""
-    of = f"{len(sure)} of {units.counted(len(old.keys() | new.keys()), 'shape')}"
+    of = f"{len(sure)} of {units.count_noun(len(old.keys() | new.keys()), 'shape')}"
     known = ((each, name) for each, name in zip(sums, names, strict=True) if each)
     (fast, first), (slow, last) = sorted(known, key=lambda pair: pair[0].median)
     ratio = slow.over(fast)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, listed
+from gemmbench.model.units import by_key, list_values
 from gemmbench.stats import claims, rates
 
 
@@ -120,7 +120,7 @@ def to_curves(
         differing = [name for name in every if len({each.get(name) for each in sets}) > 1]
         by_parameters: dict[str, dict[int, Row]] = {}
         for row, each in zip(own_rows, sets, strict=True):
-            text = listed({name: each[name] for name in differing if name in each})
+            text = list_values({name: each[name] for name in differing if name in each})
             by_parameters.setdefault(text, {})[size_of(row)] = row
         for parameters, same in by_parameters.items():
             result.append(Curve(f"{title} {parameters}".strip(), variant, device, same))
@@ -165,7 +165,7 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
     ranked = {
         variant: each
         for variant, (row, _) in best.items()
-        if (each := claims.compared(run, setting.device, row, scope))
+        if (each := claims.claim_if_compared(run, setting.device, row, scope))
     }
     order = sorted((each.median for each in ranked.values()), reverse=True)
     fastest = claims.fastest(ranked)

@@ -13,7 +13,7 @@ from gemmbench.model import quiet
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Row, moment, titled
+from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Row, make_title, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, rate_text, scale
 from gemmbench.stats import ceilings
@@ -244,10 +244,10 @@ def noise(row: Row, scope: str = "") -> float | None:
 def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
     """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
     spread = noise(row, scope) if finest_seconds(row) else 0.0
-    return spread is None or spread > UNCERTAIN or slowed(run, row, scope) > UNCERTAIN
+    return spread is None or spread > UNCERTAIN or estimate_slowing(run, row, scope) > UNCERTAIN
 
 
-def slowed(run: Run, row: Row, scope: str = "") -> float:
+def estimate_slowing(run: Run, row: Row, scope: str = "") -> float:
     """How much other programs may have slowed a scope's samples, as a fraction; 0 if enough are quiet."""
     samples = row.samples.get(scope or finest_scope(row) or "")
     if samples and samples.bursts_s:
@@ -270,9 +270,9 @@ def quiet_share(rows: Iterable[Row]) -> float:
 _Figure = TypeVar("_Figure", bound=Interval)
 
 
-def widened(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
+def widen_interval(run: Run, row: Row, figure: _Figure, scope: str = "") -> _Figure:
     """Seconds or a rate of a row's scope, whose interval is grown by the loss of its control bursts."""
-    factor = 1 + slowed(run, row, scope)
+    factor = 1 + estimate_slowing(run, row, scope)
     if isinstance(figure, Summary):
         return replace(figure, low=figure.low / factor)
     return replace(figure, high=figure.high * factor)
@@ -471,7 +471,7 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     if shared is None or row.status != "ok":
         return None
     times = interleaved_ratio(*(samples[_chained(samples, shared)].seconds for samples in (own, other)))
-    title = titled(row.former.variant, row.former.parameters)
+    title = make_title(row.former.variant, row.former.parameters)
     return Versus(1 / times.median, 1 / times.high, 1 / times.low, title, shared)
 
 
@@ -480,7 +480,7 @@ def partner(row: Row) -> str:
     other = row.former
     if other is None or not other.variant:
         return ""
-    return titled("" if other.variant == row.variant else other.variant, other.parameters)
+    return make_title("" if other.variant == row.variant else other.variant, other.parameters)
 
 
 def residual(row: Row, figure: str = "element") -> float | None:

@@ -24,7 +24,7 @@ from gemmbench.model.case import Case, Event, Finished, Plan, Policy, Skip
 from gemmbench.model.device import BUSY_CORES, HOST, DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
-from gemmbench.model.units import by_key, clean, counted, spelt_out
+from gemmbench.model.units import by_key, clean, count_noun, spelt_out
 from gemmbench.opencl.drivers import sentence
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import Progress, row_label
@@ -116,7 +116,7 @@ class Job:
             stdout().print(Text("\n  ".join([title, *labels])))
         count = self.times * sum(isinstance(step, Case) for step in self.plan)
         expected = session.estimate(self.plan, devices, policy)
-        text = f"{counted(count, 'result')}, about {units.age(self.times * expected.seconds)}"
+        text = f"{count_noun(count, 'result')}, about {units.age(self.times * expected.seconds)}"
         if expected.over_budget:
             text += f", {self.times * expected.over_budget} probably over budget"
         stdout().print(Text(text))
@@ -155,7 +155,7 @@ class Job:
         self.front.report([self.run], self.options.report)
 
     def interruption(self) -> str:
-        return f"{counted(len(self.rows), 'row')} saved in {self.path}{self.next_step}"
+        return f"{count_noun(len(self.rows), 'row')} saved in {self.path}{self.next_step}"
 
     def status(self, tell: Tell) -> int:
         """The exit status of a complete run; `NothingMeasured` without a result."""
@@ -216,7 +216,7 @@ def _finish(job: Job) -> int:
         for message in job.keep():
             print_message(message, quiet)
     if job.path and (job.tells_partial or not job.interrupted):
-        tell(f"Saved {counted(len(job.rows), 'row')} in {job.path}{job.next_step}.")
+        tell(f"Saved {count_noun(len(job.rows), 'row')} in {job.path}{job.next_step}.")
     if job.rows:
         job.draw(tell)
         if report := job.option("report"):
@@ -349,7 +349,7 @@ def print_message(sentence: str, quiet: bool = False) -> None:
     """Print a line on stderr, unless `quiet`, wrapped on a terminal."""
     if not quiet:
         console = stderr()
-        text = units.wrapped(sentence, console.width) if console.is_terminal else sentence
+        text = units.wrap(sentence, console.width) if console.is_terminal else sentence
         console.print(text, soft_wrap=True)
 
 

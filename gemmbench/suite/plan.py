@@ -16,7 +16,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, Row
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import clean, list_values
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, bandwidth_plan, memory_plan
@@ -305,7 +305,7 @@ def _gemm_case(
     notes = tuple(filter(None, (tuned_note, variant.limits, _conversion(variant, problem.dtype))))
     if reason and not given and (smaller := smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
-        notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
+        notes = (*notes, f"{list_values(changed)} instead of the preset's, which {reason}")
         parameters, reason = smaller, ""
         full = {**parameters, **variant.chosen(problem, device, parameters)}
     extra = {MATH: math} if math else {}

@@ -130,7 +130,7 @@ def _lacking(rows: Sequence[Row], known_s: quiet.References) -> list[int]:
 
 def _joined(before: Row, after: Row) -> dict[str, Scope]:
     return {
-        name: quiet.joined(before.samples[name], scope) if name in before.samples else scope
+        name: quiet.join_visits(before.samples[name], scope) if name in before.samples else scope
         for name, scope in after.samples.items()
     }
 

@@ -16,7 +16,7 @@ from functools import partial
 from gemmbench.model import units
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, counted
+from gemmbench.model.units import by_key, clean, clean_lines, count_noun
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading, table
 from gemmbench.stats import intervals
@@ -78,7 +78,7 @@ class Result:
     again: tuple[Attempt, ...] = ()  # those of the best few that have a rate again, the fastest first
 
     def __repr__(self) -> str:
-        return f"<Result: {counted(len(self.attempts), 'configuration')}, winner {self.winner}>"
+        return f"<Result: {count_noun(len(self.attempts), 'configuration')}, winner {self.winner}>"
 
     @property
     def default(self) -> Attempt | None:

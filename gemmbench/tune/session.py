@@ -90,7 +90,7 @@ class Tuning(Job):
             marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
             chosen = "; the kernel chooses for each problem" if parameter in space.chosen else ""
             lines.append(f"  {parameter}: {marked}{chosen}")
-        configurations = units.counted(len(space.configurations), "configuration")
+        configurations = units.count_noun(len(space.configurations), "configuration")
         lines += [
             "[ ] is the shipped preset.",
             f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints, "
@@ -189,7 +189,7 @@ def forget(worker: Worker, options: TuneOptions) -> Iterator[str]:
     if store.notes:
         raise UsageError(store.notes[0])
     for preset in gone:
-        yield f"Forgot {preset.variant} {preset.dtype}: {units.listed(preset.parameters)}"
+        yield f"Forgot {preset.variant} {preset.dtype}: {units.list_values(preset.parameters)}"
     if not gone:
         yield f"Nothing is saved for this in {store.path(device)}."
 
@@ -357,7 +357,7 @@ class Tuner:
         """Measure a case, unsaved. The shipped preset gets a second, patient attempt."""
         if isinstance(step, Skip):
             return step.row
-        self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
+        self.listen(Started(len(self.rates), f"{self._status()} | {units.list_values(step.parameters)}"))
         row = self.measure(step, policy)
         if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
             row = self.measure(step, rules.patient_policy(self.task.budget_s, self.task.time_limit_s))

@@ -19,7 +19,7 @@ from gemmbench.cli import EXIT_USAGE, EXIT_WRONG
 from gemmbench.measure import child
 from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.run_file import load
-from gemmbench.model.units import listed
+from gemmbench.model.units import list_values
 from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
@@ -202,7 +202,9 @@ def presets(path: str) -> set[tuple[str, str, str]]:
     """What each device has run."""
     run = load(path)
     return {
-        (device.title, row.variant, listed(row.parameters)) for row in run.rows if (device := run.device(row))
+        (device.title, row.variant, list_values(row.parameters))
+        for row in run.rows
+        if (device := run.device(row))
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench.model.run_file import load
-from gemmbench.model.units import counted
+from gemmbench.model.units import count_noun
 from gemmbench.suite.cached import NoHomeError
 from gemmbench.tune.result import result
 from tests.cli.conftest import Call, Start
@@ -175,7 +175,7 @@ def test_ctrl_c_prints_the_table_so_far(start: Start, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "shipped" in out
     assert "Nothing is saved" in flat(out)
-    rows = counted(len(load(tmp_path / "t.jsonl").rows), "row")
+    rows = count_noun(len(load(tmp_path / "t.jsonl").rows), "row")
     assert err == f"gemmbench: interrupted; {rows} saved in t.jsonl; the same command continues\n"
     assert not is_alive(int(pid.read_text()))
 

@@ -232,7 +232,7 @@ def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_insta
 def test_what_a_status_becomes(
     monkeypatch: pytest.MonkeyPatch, status: int, outcome: str, reason: str
 ) -> None:
-    monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(status))
+    monkeypatch.setattr(opencl, "load_library", lambda *_: Refusing(status))
     with pytest.raises(NotMeasuredError) as caught:
         prepared(Clblast(), Gemm(2, 2, 2)).enqueue(SimpleNamespace(int_ptr=4))
     assert (caught.value.status, caught.value.reason) == (outcome, reason)
@@ -250,7 +250,7 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
         return 0
 
     monkeypatch.setattr(Refusing, "__getattr__", lambda *_: function)
-    monkeypatch.setattr(opencl, "opened", lambda *_: library)
+    monkeypatch.setattr(opencl, "load_library", lambda *_: library)
     monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
     call = prepared(Clblast(), Gemm(2, 2, 2, batch=batch))
     received.clear()  # questions about temporary buffers
@@ -308,7 +308,7 @@ def test_the_call_is_in_the_order_that_copies_less(
 ) -> None:
     """Column-major, the operands and m and n change places: C^T = op(B)^T op(A)^T."""
     library = Recording(bytes_of, lacks)
-    monkeypatch.setattr(opencl, "opened", lambda *_: library)
+    monkeypatch.setattr(opencl, "load_library", lambda *_: library)
     monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
     prepared(Clblast(), TN).enqueue(SimpleNamespace(int_ptr=4))
     ((name, arguments),) = library.calls
@@ -322,7 +322,7 @@ def test_the_call_is_in_the_order_that_copies_less(
 
 def test_strides_of_a_batch_follow_their_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     library = Recording({ROW_MAJOR: 8, COLUMN_MAJOR: 4})
-    monkeypatch.setattr(opencl, "opened", lambda *_: library)
+    monkeypatch.setattr(opencl, "load_library", lambda *_: library)
     monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
     prepared(Clblast(), replace(TN, batch=3)).enqueue(SimpleNamespace(int_ptr=4))
     ((name, arguments),) = library.calls
@@ -364,6 +364,6 @@ def test_no_order_of_a_large_product_copies_less_than_the_one_called(device: Dev
     ],
 )
 def test_its_version_is_its_files(monkeypatch: pytest.MonkeyPatch, file: str | None, title: str) -> None:
-    monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(0))
+    monkeypatch.setattr(opencl, "load_library", lambda *_: Refusing(0))
     monkeypatch.setattr(opencl, "file_of", lambda _: Path(file) if file else None)
     assert Clblast().title == title

@@ -16,7 +16,7 @@ from gemmbench.measure.child import Pipe, Worker, WorkerError
 from gemmbench.model.case import Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
-from gemmbench.model.units import counted
+from gemmbench.model.units import count_noun
 from gemmbench.tune.session import measure_with
 from tests import fake_runs
 from tests.cli.conftest import Call
@@ -130,7 +130,7 @@ def interrupt_at_random(number: int, start: Start, call: Call, tmp_path: Path, e
         if path.exists():
             assert "Traceback" not in err
         if " saved in " in err:
-            assert f"; {counted(len(done), 'row')} saved in {path.name};" in err
+            assert f"; {count_noun(len(done), 'row')} saved in {path.name};" in err
         assert call(*SWEEP, "--save", str(path), "--resume", "-q").exit_code == 0
         assert keys(path)[: len(done)] == done
         entry.hold(keys(tmp_path / "whole.jsonl"), keys(path))

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gemmbench import chart_views
-from gemmbench.charts import SUFFIXES, named
+from gemmbench.charts import SUFFIXES, add_kind
 from gemmbench.charts import pane as charts
-from gemmbench.charts.marks import looks, space_apart, thinned
+from gemmbench.charts.marks import looks, space_apart, thin_out
 from gemmbench.gemm import gemm_chart
 from gemmbench.ladder.variant import OWN
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -114,7 +114,7 @@ CROWDED = {
 def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
     """Every kind that suits the run, with thirty variants where it is the whole ladder."""
     run = CROWDED[name]()
-    kinds = chart_views.suited([run], fake.FAMILIES)
+    kinds = chart_views.list_suitable([run], fake.FAMILIES)
     assert kinds
     for kind in kinds:
         figure = draw(run, kind, laid_out=True)
@@ -370,17 +370,17 @@ def test_default_kinds(run: Run, kind: str) -> None:
 
 def test_suited_kinds() -> None:
     square = ["throughput", "host-device", "time", "ladder", "roofline"]
-    assert chart_views.suited([fake.fake_square()]) == square
-    assert chart_views.suited([fake.fake_peak()]) == ["peak"]
-    assert chart_views.suited([fake.fake_square(), fake.fake_peak()]) == square  # it provides the peak
+    assert chart_views.list_suitable([fake.fake_square()]) == square
+    assert chart_views.list_suitable([fake.fake_peak()]) == ["peak"]
+    assert chart_views.list_suitable([fake.fake_square(), fake.fake_peak()]) == square  # it provides the peak
     later = replace(fake.fake_square(), path="later.jsonl")
-    assert chart_views.suited([fake.fake_square(), later]) == [*square, "compare"]
+    assert chart_views.list_suitable([fake.fake_square(), later]) == [*square, "compare"]
 
 
 def test_the_files_of_several_kinds() -> None:
-    assert named(Path("a/out.png"), "ladder") == Path("a/out-ladder.png")
-    assert named(Path("h200-peak.svg"), "peak") == Path("h200-peak.svg")
-    assert named(Path("h200-peak.svg"), "ladder") == Path("h200-peak-ladder.svg")
+    assert add_kind(Path("a/out.png"), "ladder") == Path("a/out-ladder.png")
+    assert add_kind(Path("h200-peak.svg"), "peak") == Path("h200-peak.svg")
+    assert add_kind(Path("h200-peak.svg"), "ladder") == Path("h200-peak-ladder.svg")
 
 
 @given(st.lists(st.floats(0, 1), max_size=18))
@@ -397,12 +397,12 @@ def test_spread_leaves_alone_what_does_not_collide() -> None:
 
 
 def test_crowded_sizes_lose_labels_not_the_ends() -> None:
-    kept = thinned(list(range(100, 1101, 10)), 0.075)
+    kept = thin_out(list(range(100, 1101, 10)), 0.075)
     assert kept[0] == 100
     assert kept[-1] == 1100
     assert len(kept) < 20
-    assert thinned([64, 128, 256], 0.075) == [64, 128, 256]
-    assert thinned([1024, 2048, 2304, 4096, 8192], 0.075) == [1024, 2048, 4096, 8192]
+    assert thin_out([64, 128, 256], 0.075) == [64, 128, 256]
+    assert thin_out([1024, 2048, 2304, 4096, 8192], 0.075) == [1024, 2048, 4096, 8192]
 
 
 def test_no_two_of_the_common_types_have_one_colour() -> None:

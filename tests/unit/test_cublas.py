@@ -14,7 +14,7 @@ import pytest
 from gemmbench.gemm import cublas, opencl_bench
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.cublas import CublasBench, CublasExecutor, step
-from gemmbench.gemm.opencl import opened
+from gemmbench.gemm.opencl import load_library
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -49,7 +49,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         def found(title: str) -> Any:
             return made[1].lt if title == "cuBLASLt" else made[title == "cuBLAS"]
 
-        monkeypatch.setattr(cublas, "opened", lambda title, *_: found(title))
+        monkeypatch.setattr(cublas, "load_library", lambda title, *_: found(title))
         return made
 
     return install
@@ -339,9 +339,9 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
     assert caught.value.reason == "CUDA is not there: install NVIDIA's driver with CUDA (libcuda1 on Debian)"
 
     def without_cublas(title: str, *arguments: Any) -> Any:
-        return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
+        return load_library(title, *arguments) if title == "cuBLAS" else FakeCuda()
 
-    monkeypatch.setattr(cublas, "opened", without_cublas)
+    monkeypatch.setattr(cublas, "load_library", without_cublas)
     monkeypatch.setattr(cublas, "_candidates", list)
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
@@ -354,7 +354,7 @@ def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
     with pytest.raises(NotMeasuredError, match=r"thing is not there \(.*libbroken\.so: .*\): install it"):
-        opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
+        load_library("thing", [str(broken), "libnothing-at-all.so"], "install it")
 
 
 def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

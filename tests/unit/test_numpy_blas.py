@@ -208,7 +208,7 @@ def test_a_blas_that_threadpoolctl_does_not_list_is_named_by_its_file(
     others = ["/usr/lib/libcublas.so.12", "/usr/lib/libclblast.so.1", "/usr/lib/libc.so.6", "[heap]"]
     lines = (f"7f00-7f10 r-xp 00001000 fe:00 1234   {name}" for name in (*others, file, file))
     (tmp_path / "maps").write_text("\n".join([*lines, "7f20-7f30 rw-p 00000000 00:00 0", ""]))
-    pool = blas.unlisted(np, tmp_path / "maps")
+    pool = blas.find_unlisted(np, tmp_path / "maps")
     assert pool is not None
     assert machine.pool_title(pool) == title
     assert pool["filepath"] == file
@@ -217,7 +217,7 @@ def test_a_blas_that_threadpoolctl_does_not_list_is_named_by_its_file(
 def test_a_library_with_a_name_comes_before_one_without(tmp_path: Path) -> None:
     files = "libcblas.so.3", "blis/libblas.so.3", "liblapack.so.3"
     (tmp_path / "maps").write_text("".join(f"0-1 r-xp 0 fe:00 1 /usr/lib/{file}\n" for file in files))
-    assert (blas.unlisted(np, tmp_path / "maps") or {})["internal_api"] == "BLIS"
+    assert (blas.find_unlisted(np, tmp_path / "maps") or {})["internal_api"] == "BLIS"
 
 
 def described(name: str, found: bool = True) -> object:
@@ -242,14 +242,14 @@ def test_without_a_library_in_the_process_the_build_names_it(
 ) -> None:
     (tmp_path / "maps").write_text("0-1 r-xp 0 fe:00 1 /usr/lib/libc.so.6\n")
     for maps in (tmp_path / "maps", tmp_path / "none"):
-        pool = blas.unlisted(package, maps)
+        pool = blas.find_unlisted(package, maps)
         assert (pool and machine.pool_title(pool)) == name
 
 
 def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = {"internal_api": "reference BLAS", "version": "3.11.0"}
     monkeypatch.setattr(machine, "blas_pools", list)
-    monkeypatch.setattr(blas, "unlisted", lambda package: pool)
+    monkeypatch.setattr(blas, "find_unlisted", lambda package: pool)
     monkeypatch.setattr(machine, "_busy_cores", lambda: 0.0)
     host = machine.host_facts()
     assert host.blas == "reference BLAS 3.11.0"
@@ -260,7 +260,7 @@ def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest
     run = fake_runs.fake_square()
     run = replace(run, header=replace(run.header, host=host))
     assert "warning: numpy uses the reference BLAS" in " ".join(format_markdown(run, fake_runs.ORDER).split())
-    monkeypatch.setattr(blas, "unlisted", lambda package: None)
+    monkeypatch.setattr(blas, "find_unlisted", lambda package: None)
     host = machine.host_facts()
     assert (host.blas, host.warnings) == ("unknown BLAS", ())
 

@@ -37,13 +37,13 @@ def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size
 
 
 def test_a_batch_counts_between_two_undisturbed_bursts() -> None:
-    settled = quiet.settled(scope([1.0, 1.05, 1.07, 1.0, 1.0]), 1.0)
+    settled = quiet.settle(scope([1.0, 1.05, 1.07, 1.0, 1.0]), 1.0)
     assert quiet.flags(settled) == (True, False, False, True)
 
 
 def test_a_batch_at_a_higher_clock_does_not_count() -> None:
     """A turbo clock that comes and goes would decide the figure."""
-    settled = quiet.settled(scope([1.0, 0.95, 0.93, 1.0, 1.0]), 1.0)
+    settled = quiet.settle(scope([1.0, 0.95, 0.93, 1.0, 1.0]), 1.0)
     assert quiet.flags(settled) == (True, False, False, True)
 
 
@@ -51,31 +51,31 @@ def test_a_batch_at_a_higher_clock_does_not_count() -> None:
 def test_a_batch_whose_threads_waited_long_for_a_core_does_not_count(waited: float, is_quiet: bool) -> None:
     """Two per cent of 4 problems of 1 ms."""
     each = replace(scope([1.0] * 5), waited_s=(waited, 0.0, 0.0, 0.0))
-    assert quiet.flags(quiet.settled(each, 1.0)) == (is_quiet, True, True, True)
+    assert quiet.flags(quiet.settle(each, 1.0)) == (is_quiet, True, True, True)
 
 
 def test_ordinary_waits_of_a_row_do_not_disturb_it() -> None:
     """PoCL's threads hand each launch over, and wait for a sixth of the time on a free machine."""
     usual = replace(scope([1.0] * 9), waited_s=(0.16 * 0.004,) * 6 + (0.24 * 0.004, 0.6 * 0.004))
-    assert quiet.flags(quiet.settled(usual, 1.0)) == (*[True] * 7, False)
+    assert quiet.flags(quiet.settle(usual, 1.0)) == (*[True] * 7, False)
     always = replace(scope([1.0] * 9), waited_s=(0.6 * 0.004,) * 8)
-    assert not any(quiet.flags(quiet.settled(always, 1.0)))
+    assert not any(quiet.flags(quiet.settle(always, 1.0)))
 
 
 def test_a_rows_reference_is_that_of_its_own_bursts_and_at_most_a_tenth_above_the_runs() -> None:
     """After large problems bursts are slower, though nothing disturbs them; a slow quarter of an hour is."""
-    cold = quiet.settled(scope([1.08] * 12), 1.0)
+    cold = quiet.settle(scope([1.08] * 12), 1.0)
     assert cold.quiet_s == pytest.approx((0.94, 1.06 * 1.08))
     assert cold.is_complete
-    slow = quiet.settled(scope([1.3] * 12), 1.0)
+    slow = quiet.settle(scope([1.3] * 12), 1.0)
     assert slow.quiet_s == pytest.approx((0.94, 1.06 * 1.1))
     assert not slow.is_complete
 
 
 def test_the_known_reference_of_earlier_runs_counts() -> None:
-    assert quiet.undisturbed([1.0] * 10) == 1.0
-    assert quiet.undisturbed([1.0] * 10, known_s=0.9) == 0.9
-    assert quiet.undisturbed([], known_s=0.0) == 0.0
+    assert quiet.choose_reference([1.0] * 10) == 1.0
+    assert quiet.choose_reference([1.0] * 10, known_s=0.9) == 0.9
+    assert quiet.choose_reference([], known_s=0.0) == 0.0
 
 
 def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_reference() -> None:
@@ -85,7 +85,7 @@ def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_refere
 
 
 def test_the_fastest_of_many_bursts_is_no_reference() -> None:
-    assert quiet.undisturbed([*[0.5] * 20, *[1.0] * 80]) == 1.0
+    assert quiet.choose_reference([*[0.5] * 20, *[1.0] * 80]) == 1.0
 
 
 def row_of(each: Scope, device: int = 0) -> Row:
@@ -117,30 +117,30 @@ def test_a_row_is_complete_with_ten_quiet_batches_or_three_long_ones(
     quiet_batches: int, seconds: float, is_complete: bool
 ) -> None:
     each = scope([*[1.0] * (quiet_batches + 1), *[1.5] * 20], seconds)
-    assert quiet.settled(each, 1.0).is_complete is is_complete
+    assert quiet.settle(each, 1.0).is_complete is is_complete
 
 
 def test_a_row_whose_few_batches_are_all_quiet_is_complete() -> None:
     """As with a small --budget."""
-    assert quiet.settled(scope([1.0] * 5), 1.0).is_complete
+    assert quiet.settle(scope([1.0] * 5), 1.0).is_complete
 
 
 def test_figures_are_of_quiet_batches_and_a_row_that_lacks_them_is_marked() -> None:
     calm = scope([1.0] * 12)
     noisy = replace(scope([1.5] * 12, seconds=0.002), stop="disturbed")
-    both = quiet.joined(calm, noisy)
+    both = quiet.join_visits(calm, noisy)
     whole = Run(fake.header(["square"]), current((row_of(both), row_of(noisy))))
     first, second = whole.rows
     assert rates.summary(first, "kernel").median == 0.001
     assert [rates.is_uncertain(whole, row) for row in (first, second)] == [False, True]
-    assert rates.slowed(whole, second) == pytest.approx(1.5 / 1.1 - 1)
+    assert rates.estimate_slowing(whole, second) == pytest.approx(1.5 / 1.1 - 1)
     assert rates.quiet_share(whole.rows) == pytest.approx(11 / 33)
 
 
 def test_visits_with_batches_of_another_size_are_not_joined() -> None:
     before, after = scope([1.0] * 3), scope([1.0] * 4, size=8)
-    assert quiet.joined(before, after) == after
-    assert len(quiet.joined(before, before).seconds) == 4
+    assert quiet.join_visits(before, after) == after
+    assert len(quiet.join_visits(before, before).seconds) == 4
 
 
 # --- sampling -----------------------------------------------------------------------------------------------

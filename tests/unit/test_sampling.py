@@ -305,11 +305,7 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
         if failure:
             raise failure
 
-    for name, instead in (
-        ("serve", serve),
-        ("connected", lambda _: None),
-        ("_die_with_parent", lambda: None),
-    ):
+    for name, instead in (("serve", serve), ("connect", lambda _: None), ("_die_with_parent", lambda: None)):
         monkeypatch.setattr(child, name, instead)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("os._exit", ends.append)

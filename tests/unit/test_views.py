@@ -142,10 +142,14 @@ def test_selected_rows_keep_the_scope_and_the_marks_of_their_run() -> None:
     gemms = (row for row in run.rows[:-1] if row.kind == "gemm")
     quick = (replace(row, conditions=Conditions(control_s=(0.1, 0.1))) for row in gemms)
     whole = api.Run(run.header, (*quick, slow))
-    assert rates.slowed(whole, slow) > 1
-    assert rates.slowed(whole.select(kernels=slow.variant), slow) == rates.slowed(whole, slow)
+    assert rates.estimate_slowing(whole, slow) > 1
+    assert rates.estimate_slowing(whole.select(kernels=slow.variant), slow) == rates.estimate_slowing(
+        whole, slow
+    )
     alone = whole.select(kernels=slow.variant, sizes=slow.problem.m)
-    assert rates.slowed(alone.select(kernels=slow.variant), slow) == rates.slowed(whole, slow)
+    assert rates.estimate_slowing(alone.select(kernels=slow.variant), slow) == rates.estimate_slowing(
+        whole, slow
+    )
     few = run.select(kernels=["wide", "naive"], sizes="256,512")
     assert {row.variant for row in few.rows if row.kind == "gemm"} == {"wide", "naive"}
     assert {row.problem.m for row in few.rows if row.problem} == {256, 512}
@@ -181,6 +185,6 @@ def test_a_host_scope_that_is_known_to_be_faster_is_explained() -> None:
 
 def test_a_tuners_run_has_no_chart() -> None:
     run = seen_as("square", fake.fake_square())
-    assert "throughput" in chart_views.suited([run])
-    assert chart_views.suited([seen_as("tune", fake.fake_square())]) == []
-    assert chart_views.suited([seen_as("tune", tuner.fake_tune())]) == []
+    assert "throughput" in chart_views.list_suitable([run])
+    assert chart_views.list_suitable([seen_as("tune", fake.fake_square())]) == []
+    assert chart_views.list_suitable([seen_as("tune", tuner.fake_tune())]) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import UsageError
-from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merged, read_shapes
+from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merge_shapes, read_shapes
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.options.measuring import WorkloadsOptions
 from tests.fake_runs import CPU
@@ -64,7 +64,10 @@ def test_every_set_says_what_it_is_and_has_names_of_its_own() -> None:
 )
 def test_equal_shapes_are_one_with_the_names_of_all(names: list[str], joined: str) -> None:
     shapes = [Shape(name, 1, 2, 3) for name in names]
-    assert merged([*shapes, Shape("other", 3, 2, 1)]) == (Shape(joined, 1, 2, 3), Shape("other", 3, 2, 1))
+    assert merge_shapes([*shapes, Shape("other", 3, 2, 1)]) == (
+        Shape(joined, 1, 2, 3),
+        Shape("other", 3, 2, 1),
+    )
 
 
 def test_a_name_goes_with_its_row_and_is_no_part_of_its_key() -> None:
@@ -124,7 +127,7 @@ def test_what_a_log_says_can_be_in_a_file(write: Write) -> None:
 def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
     found = read_shapes(write("name,m,n,k\na,1,2,3\nb,1,2,3\na,1,2,3\n"))
     assert [shape.name for shape in found] == ["a", "b", "a"]
-    assert merged(found) == (Shape("a = b", 1, 2, 3),)
+    assert merge_shapes(found) == (Shape("a = b", 1, 2, 3),)
 
 
 # fmt: off

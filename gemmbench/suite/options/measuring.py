@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError, ladder
 from gemmbench.gemm.operands import read_header
-from gemmbench.gemm.workloads import PROMPT, SETS, Shape, heaviest, merged, read_shapes
+from gemmbench.gemm.workloads import PROMPT, SETS, Shape, heaviest, merge_shapes, read_shapes
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Operands, Policy
 from gemmbench.model.device import DEVICE_TYPES
@@ -510,7 +510,7 @@ class WorkloadsOptions(GemmCommandOptions):
         if self.file:
             shapes += read_shapes(self.file, self.trans_a, self.trans_b, self.remarks.append)
         is_given = self.dtype is not None
-        every = merged(
+        every = merge_shapes(
             replace(
                 each,
                 dtype=None if is_given else each.dtype or "float",
