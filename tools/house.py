@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
-    "lines of gemmbench/": 29_900,
+    "lines of gemmbench/": 30_000,
     "files of gemmbench/": 103,
     "import lines of gemmbench/": 1_650,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
-    "words in docstrings of gemmbench/": 24_200,
+    "words in docstrings of gemmbench/": 25_500,
     "public functions and classes defined in several modules of gemmbench/": 4,
     "folders in the longest chain of imports of gemmbench/": 12,
-    "lines of tests/ and tools/": 37_700,
+    "lines of tests/ and tools/": 36_400,
     "MB of plots/": 10,
 }
 

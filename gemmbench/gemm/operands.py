@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transpose, with_row_length
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transpose_each, with_row_length
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -110,8 +110,8 @@ class Matrices:
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them, with poison and guards in gaps."""
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
-        a = transpose(self.a, problem.batch) if problem.trans_a else self.a
-        b = transpose(self.b, problem.batch) if problem.trans_b else self.b
+        a = transpose_each(self.a, problem.batch) if problem.trans_a else self.a
+        b = transpose_each(self.b, problem.batch) if problem.trans_b else self.b
         a, b = with_row_length(a, layout.lda, unread), with_row_length(b, layout.ldb, unread)
         return replace(self, a=a, b=b, c=add_guards(problem, self.c))
 

@@ -106,7 +106,7 @@ def as_stack(matrix: HostArray, batch: int) -> HostArray:
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
-def transpose(matrix: HostArray, batch: int = 1) -> HostArray:
+def transpose_each(matrix: HostArray, batch: int = 1) -> HostArray:
     """The transpose of every matrix of a batch, one below the other."""
     turned = as_stack(matrix, batch).transpose(0, 2, 1)
     return np.asarray(turned.reshape(batch * turned.shape[1], turned.shape[2]) if batch > 1 else turned[0])
@@ -190,8 +190,8 @@ class ExactTest:
         a, b, c = integer_operands(problem)
         dtype, result = DTYPES[problem.dtype], problem.result
         nan, guard = poison(dtype), c.dtype.type(GUARD)
-        stored_a = transpose(a, problem.batch) if problem.trans_a else a
-        stored_b = transpose(b, problem.batch) if problem.trans_b else b
+        stored_a = transpose_each(a, problem.batch) if problem.trans_a else a
+        stored_b = transpose_each(b, problem.batch) if problem.trans_b else b
         stored_c = c if problem.beta != 0 or has_numbers else np.full_like(c, poison(result))
         host = {
             "A": _flat_with_gaps(stored_a, layout.lda, nan, unread + room * layout.lda),

@@ -15,7 +15,7 @@ from gemmbench import UsageError
 from gemmbench.gemm.answers import exact_operands
 from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, multiply_by_numpy
 from gemmbench.gemm.operands import Matrices
-from gemmbench.gemm.verify import ExactTest, as_stack, exact_product, random_operands, transpose
+from gemmbench.gemm.verify import ExactTest, as_stack, exact_product, random_operands, transpose_each
 from gemmbench.gemm.workloads import Shape, read_shapes
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import laid_out
@@ -112,7 +112,7 @@ def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
     product = exact_product(BATCH, a, b, c)
     for number in range(5):
         assert np.allclose(as_stack(product, 5)[number], as_stack(a, 5)[number] @ as_stack(b, 5)[number])
-    turned = transpose(a, 5)
+    turned = transpose_each(a, 5)
     assert turned.shape == (55, 9)
     assert np.array_equal(as_stack(turned, 5)[3], as_stack(a, 5)[3].T)
     test = ExactTest.of(BATCH)
