@@ -223,7 +223,7 @@ FORMATS: Mapping[str, Callable[[Run, Sequence[str]], str]] = {
 
 
 def left_out(run: Run, name: str) -> str:
-    """A sentence that counts the rows omitted by a format, or "". Only Google Benchmark omits rows."""
+    """A sentence that counts the rows that are not ok, which Google Benchmark's format omits; or ""."""
     counts = Counter(outcome for row in run.rows if (outcome := export_status(row)) != "ok")
     if name != "google-benchmark" or not counts:
         return ""

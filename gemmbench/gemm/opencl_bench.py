@@ -544,7 +544,7 @@ class GemmBench:
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
-        """The launches by operand set, once their operands are on the device."""
+        """Put all operands on the device, if they are not there; the launches by operand set."""
         if not self._rotation.on_device:
             for matrices in self._operands:
                 for matrix in matrices:

@@ -248,7 +248,7 @@ class _Reader:
         return (*copies, *chain(*passes))
 
     def passes_of(self, launch: _Launch) -> Iterator[Pass]:
-        """Yield a launch for each choice of operands and copies that it may read."""
+        """Yield a pass, with its rule, for each choice of operands and copies of them as arguments."""
         if launch.copy:
             yield replace(_COPIES[launch.copy](*launch.arguments), when=self.rule(launch.when))
             return

@@ -150,7 +150,7 @@ def _edge(n: int, p: Values) -> int:
 
 
 def _with_edge(variant: entry.Variant, problem: Gemm) -> entry.Variant:
-    """For large C, the variant whose pass over A multiplies the last few columns."""
+    """For large C without batches, the variant whose pass over A multiplies the last few columns."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
     compilation = replace(variant.compilation, of_parameters=_flags)

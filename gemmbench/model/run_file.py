@@ -55,7 +55,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed; False if another has it. Pipes and devices need no lock."""
+    """Lock an open file until it is closed; False if another has it. True for what cannot be locked."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return True
     with suppress(OSError):

@@ -393,7 +393,7 @@ def thread_limits(platform: str) -> list[int]:
 
 
 def no_context(library: str, error: object) -> Problem:
-    """What a failure to create a context means, by the driver's library."""
+    """Why a context cannot be created, and advice: Intel's runtime fails in a folder with a space."""
     folders = {str(Path(path).parent) for path in (library, os.path.realpath(library)) if _is_path(library)}
     spaced = next((folder for folder in folders if len(folder.split()) > 1), "")
     if spaced and _LIBRARIES["intel"] in Path(library).name:
@@ -449,7 +449,7 @@ _ARCH_PRCTL, _GET, _REQUEST, _TILES = 158, 0x1022, 0x1023, 18  # of x86-64's Lin
 
 
 def _arch_prctl(code: int, argument: object) -> bool:
-    """Whether Linux on x86-64 does what the code says."""
+    """Whether the system call arch_prctl succeeds; False but on Linux on x86-64."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return False
     try:

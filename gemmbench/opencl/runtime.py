@@ -620,9 +620,9 @@ def enable_marked(text: str, target: str) -> str:
 
 
 def rebuild_from_ptx(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
-    """A program built again from its own PTX for a target. Raises `NotMeasuredError`.
+    """A program built again from its own PTX, with what is marked for a target enabled. `NotMeasuredError`.
 
-    `file` is for messages. The seconds are of both builds.
+    `file` is for messages. The program's seconds are of both builds.
     """
     begin = time.perf_counter()
     with errors():

@@ -292,6 +292,7 @@ def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
 
 
 def _measure_launches(task: _Task) -> Stages:
+    """Time single launches, or chains of them, by the host's clock."""
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:

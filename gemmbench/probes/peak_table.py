@@ -255,6 +255,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
 
 
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
+    """Why rows that asked for energy have none, a note for each reason."""
     groups = by_key(
         (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
     )

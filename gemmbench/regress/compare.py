@@ -472,7 +472,7 @@ def _counted_ratio(line: ComparedRow) -> float:
 
 
 def why_unfit(spreads: Sequence[float]) -> str:
-    """Why stored times show nothing on a machine that differs so much, or ""."""
+    """Why stored times show nothing on a machine whose unchanged runs differ by `spreads`, or ""."""
     typical = median(spreads or [0.0])
     if typical <= ROW_LIMIT - 1:
         return ""

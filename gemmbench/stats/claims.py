@@ -95,7 +95,7 @@ def best_of_shapes(rows: Iterable[Row], run: Run, device: int, scope: str) -> Be
 
 
 def faster_device(names: tuple[str, str], old: Best, new: Best) -> str:
-    """Which of two devices runs all counted calls of certain shapes faster, as a sentence; or ""."""
+    """Which device takes less time for all counted calls together, as a sentence; or ""."""
     pairs = [(old[key], new[key]) for key in old if key in new]
     times = [[all_calls(*each) for each in pair] for pair in pairs if pair[0][0].calls == pair[1][0].calls]
     sure = [pair for pair in times if all(each.is_certain for each in pair)]

@@ -60,8 +60,8 @@ class Finals:
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
     """The configurations of a variant that can run all problems on a device.
 
-    Launch parameters that the variant chooses vary too, up to 10,000 combinations. Raises `TuningError` if
-    nothing can be tuned.
+    Launch parameters that the variant chooses vary too, unless that makes over 10,000 combinations. Raises
+    `TuningError` if nothing can be tuned, or no configuration runs.
     """
     if variant.executor != "opencl":
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
