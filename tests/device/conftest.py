@@ -72,6 +72,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("device", devices or [None], ids=ids or ["none"], scope="session")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one kernel come behind each other: a process of xdist builds each of its kernels once."""
+    of = Path(__file__).parent
+    places = [place for place, item in enumerate(items) if item.path.parent == of]
+
+    def kernel(item: pytest.Item) -> str:
+        given = getattr(item, "callspec", None)
+        return str(given.params.get("name", "")) if given else ""
+
+    for place, item in zip(places, sorted((items[place] for place in places), key=kernel), strict=True):
+        items[place] = item
+
+
 @pytest.fixture(autouse=True)
 def _there_is_a_device(request: pytest.FixtureRequest) -> None:
     if "device" in request.fixturenames:

@@ -107,14 +107,15 @@ def errors(made: GemmExecutor, kernel: str, problem: Gemm, blocks: dict[str, int
 
 
 @pytest.mark.parametrize(("kernel", "dtype"), CASES)
-@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
-def test_exact(made: GemmExecutor, kernel: str, dtype: str, ops: str) -> None:
+@pytest.mark.parametrize(
+    ("ops", "blocks"), [*(("NN", each) for each in BLOCKS), *zip(("NT", "TN", "TT"), BLOCKS, strict=True)]
+)
+def test_exact(made: GemmExecutor, kernel: str, dtype: str, ops: str, blocks: dict[str, int]) -> None:
     for m, n, k in SHAPES:
-        for blocks in BLOCKS:
-            for batch, alpha, beta in ((1, 2.0, -1.0), (2, 1.0, 0.0)):
-                problem = Gemm(m, n, k, dtype, alpha, beta, batch=batch)
-                problem = replace(problem, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
-                assert errors(made, kernel, problem, blocks) == "", (problem, blocks)
+        for batch, alpha, beta in ((1, 2.0, -1.0), (2, 1.0, 0.0)):
+            problem = Gemm(m, n, k, dtype, alpha, beta, batch=batch)
+            problem = replace(problem, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
+            assert errors(made, kernel, problem, blocks) == "", problem
 
 
 FAULTS = {

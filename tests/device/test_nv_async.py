@@ -152,43 +152,30 @@ def test_exact_with_columns_past_the_tiles(
     assert set(answers(device, dtype, sizes, monkeypatch, like=like)) == {""}
 
 
+LIKE = Gemm(4096, 4097, 4096)  # has columns past the tiles
+
+
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("like", "old", "new"),
     [
-        ("for (int p = 0; p < COLUMNS; p++)", "for (int p = 0; p < COLUMNS - 1; p++)"),
-        ("ldb + first + y]", "ldb + first]"),
-        ("+ j) * ldq + row", ") * ldq + row"),
-        ("for (int t = 1; t < AT_ONCE; t++)", "for (int t = 2; t < AT_ONCE; t++)"),
-        ("*c = beta == 0 ? alpha * sum :", "*c ="),
+        (LIKE, "for (int p = 0; p < COLUMNS; p++)", "for (int p = 0; p < COLUMNS - 1; p++)"),
+        (LIKE, "ldb + first + y]", "ldb + first]"),
+        (LIKE, "+ j) * ldq + row", ") * ldq + row"),
+        (LIKE, "for (int t = 1; t < AT_ONCE; t++)", "for (int t = 2; t < AT_ONCE; t++)"),
+        (LIKE, "*c = beta == 0 ? alpha * sum :", "*c ="),
+        (None, "p < parts; p++", "p < parts - 1; p++"),
+        (None, "(group - whole) % parts * depth", "(group - whole) / parts * depth"),
+        (None, "corner(whole + tile, m, n)", "corner(tile, m, n)"),
+        (None, "ldc % WIDTH == 0, alpha, beta", "ldc % WIDTH == 0, 1, beta"),
+        (None, "scale = cut ? 1 : alpha", "scale = alpha"),
     ],
 )
-def test_broken_columns_past_the_tiles_are_caught(
-    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+def test_broken_columns_past_the_tiles_and_broken_cuts_are_caught(
+    device: DeviceFacts, like: Gemm | None, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(source: str) -> str:
         assert old in source
         return source.replace(old, new)
 
     dtype, sizes = SIZES[0]
-    assert any(answers(device, dtype, sizes, monkeypatch, broken, Gemm(4096, 4097, 4096)))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("p < parts; p++", "p < parts - 1; p++"),
-        ("(group - whole) % parts * depth", "(group - whole) / parts * depth"),
-        ("corner(whole + tile, m, n)", "corner(tile, m, n)"),
-        ("ldc % WIDTH == 0, alpha, beta", "ldc % WIDTH == 0, 1, beta"),
-        ("scale = cut ? 1 : alpha", "scale = alpha"),
-    ],
-)
-def test_a_broken_cut_is_caught(
-    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(source: str) -> str:
-        assert old in source
-        return source.replace(old, new)
-
-    dtype, sizes = SIZES[0]
-    assert any(answers(device, dtype, sizes, monkeypatch, broken))
+    assert any(answers(device, dtype, sizes, monkeypatch, broken, like))

@@ -76,14 +76,10 @@ def main() -> None:
         shapes, padding = [turned_shape], 4
     if edge == variant.launches.edge(parameters):  # else it is a part of a tile, as the first is
         shapes.append((edge, edge, edge))
-    scales = [(1.0, 0.0), (2.0, -1.0)]
-    if has_fault:  # which every problem of several tiles shows
-        shapes, scales = shapes[:1], scales[:1]
-    for m, n, k in shapes:
-        for alpha, beta in scales:
-            error = exact_run(executor, Gemm(m, n, k, "float", alpha, beta), bind, padding)
-            if error:
-                print(f"{m}x{n}x{k}: {error}")
+    problems = [Gemm(*shapes[0], "float"), *(Gemm(*shape, "float", 2.0, -1.0) for shape in shapes)]
+    for problem in problems[:1] if has_fault else problems:  # every problem of several tiles shows the fault
+        if error := exact_run(executor, problem, bind, padding):
+            print(f"{problem.shape}: {error}")
     if variant.launches.either and not has_fault:  # its loads of what is stored transposed
         problem = Gemm(*turned_shape, "float", 2.0, -1.0, trans_a=True, trans_b=True)
         turned = laid_out(variant, problem)

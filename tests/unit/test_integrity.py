@@ -1,4 +1,4 @@
-"""A peak is believed only on evidence; each fault is named."""
+"""A peak, or the figure of a memory probe, is believed only on evidence; each fault is named."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from gemmbench.model.row import Row
 from gemmbench.probes.race import (
     ARITHMETIC,
     MATRIX,
+    MEMORY,
     FigureEvidence,
     compare_results,
     events_agree,
@@ -28,6 +29,7 @@ from gemmbench.stats.ceilings import Ceiling
 GALLERY = Path(__file__).parents[2] / "plots"
 
 GOOD = FigureEvidence("double", 1e11, 2.01, 0.99, "", Ceiling(1e12, "units"), 1.1)
+MOVED = FigureEvidence("float", 2e10, 2.03, 0.99, "", Ceiling(1e12, "cores"), subject=MEMORY)
 
 
 def evidence_of(row: Row, rate: float) -> FigureEvidence:
@@ -48,28 +50,36 @@ def evidence_of(row: Row, rate: float) -> FigureEvidence:
 def test_good_evidence_is_ok() -> None:
     assert judge_figure(GOOD).verdict == "ok"
     assert judge_figure(replace(GOOD, ceiling=None, unrolling=None)).verdict == "ok"
+    assert judge_figure(MOVED).verdict == "ok"
+    assert judge_figure(replace(MOVED, ceiling=None)).verdict == "ok"
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"),
+    ("good", "fault", "reason"),
     [
-        ({"doubling": 1.0}, "doubling the loop count multiplies the time by 1.00"),
-        ({"doubling": 2.3}, "by 2.30, not by 2"),
-        ({"doubling": math.nan}, "nan"),
-        ({"unrolling": 3.9}, "1.15 is the most: the compiler optimised some away"),
-        ({"unrolling": 1.16}, "unrolling makes steps 1.16 times as fast, where 1.15 is the most"),
+        (GOOD, {"doubling": 1.0}, "doubling the loop count multiplies the time by 1.00"),
+        (GOOD, {"doubling": 2.3}, "by 2.30, not by 2"),
+        (GOOD, {"doubling": math.nan}, "nan"),
+        (GOOD, {"unrolling": 3.9}, "1.15 is the most: the compiler optimised some away"),
+        (GOOD, {"unrolling": 1.16}, "unrolling makes steps 1.16 times as fast, where 1.15 is the most"),
         (
+            GOOD,
             {"unrolling": 1.04, "subject": MATRIX},
             "unrolling makes steps 1.04 times as fast, where 1.03 is the most",
         ),
-        ({"unrolling": math.nan}, "nan"),
-        ({"event_over_wall": 0.014}, "event clock says 0.014 times the wall clock, which is used instead"),
-        ({"event_over_wall": 1.4}, "event clock says 1.4"),
-        ({"event_over_wall": math.nan}, "nan"),
+        (GOOD, {"unrolling": math.nan}, "nan"),
+        (GOOD, {"event_over_wall": 0.014}, "event clock says 0.014 times the wall clock, which is used"),
+        (GOOD, {"event_over_wall": 1.4}, "event clock says 1.4"),
+        (GOOD, {"event_over_wall": math.nan}, "nan"),
+        (MOVED, {"doubling": 1.0}, "doubling the work multiplies the time by 1.00, not by 2"),
+        (MOVED, {"doubling": math.nan}, "nan"),
+        (MOVED, {"event_over_wall": 0.01}, "the event clock says 0.01 times the wall clock"),
+        (MOVED, {"event_over_wall": 1.3}, "the event clock says 1.3"),
+        (MOVED, {"event_over_wall": math.nan}, "nan"),
     ],
 )
-def test_each_fault_is_suspect_and_says_why(fault: dict[str, Any], reason: str) -> None:
-    check = judge_figure(replace(GOOD, **fault))
+def test_each_fault_is_suspect_and_says_why(good: FigureEvidence, fault: dict[str, Any], reason: str) -> None:
+    check = judge_figure(replace(good, **fault))
     assert check.verdict == "suspect"
     assert any(reason in text for text in check.reasons)
 

@@ -16,35 +16,24 @@ from gemmbench.suite.plan import alternating_with, gemm_plan, peak_plan, quick_w
 from tests import fake_runs
 from tests.in_process import plan_case
 
-DEVICE = DeviceFacts(
-    index=0,
-    platform_index=0,
-    device_index=0,
+DEVICE = replace(
+    fake_runs.CPU,
     platform="Platform",
     vendor="Vendor",
-    version="OpenCL 3.0",
     name="Device",
-    device_version="OpenCL 3.0",
     driver="1.0",
-    type="cpu",
-    compute_units=2,
     clock_mhz=0,
     global_mem_bytes=1 << 30,
     max_alloc_bytes=1 << 28,
     local_mem_bytes=48 << 10,
-    local_mem_emulated=True,
     cache_bytes=1 << 20,
     max_work_group_size=4096,
     max_work_item_sizes=(4096, 4096, 4096),
-    timer_resolution_ns=1,
-    unified_memory=True,
-    images=True,
     image2d_max=(4096, 4096),
     dtypes=("float", "double", "int"),
     vector_widths={"float": 16, "double": 8},
     extensions=("cl_khr_fp64",),
     origin="system",
-    library="",
 )
 SQUARE = [Gemm(64, 64, 64)]
 
