@@ -81,6 +81,19 @@ def test_a_control_that_crashes_in_a_second_look_is_broken() -> None:
     assert of(found, "tiled").verdict == "slower"
 
 
+@pytest.mark.parametrize("crash", [2, 3])
+def test_a_row_that_crashes_in_a_second_look_is_broken(crash: int) -> None:
+    killed = "crashed: the process was killed"
+
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled") and times == crash:
+            return replace(row, status="crashed", reason="the process was killed", samples={})
+        return slower(row, 1.5) if is_(row, "tiled") else row
+
+    mine = of(checked(change), "tiled")
+    assert (mine.verdict, mine.reason) == ("broken", f"measured again: {killed}")
+
+
 def skipped(row: Row, needs_s: float = 99.0) -> Row:
     reason = f"one problem takes about {needs_s} s"
     return replace(row, status="skipped", reason=reason, needs_s=needs_s, samples={})
@@ -266,6 +279,18 @@ def alternating(row: Row, factor: float, draw: random.Random, spread: float, pai
         for level in (factor, 1.0)
     ]
     return replace(row, samples=sides[0], former=Partner("before", sides[1]))
+
+
+def test_interleaved_a_row_that_crashes_in_a_second_look_is_broken() -> None:
+    draw = random.Random(1)
+
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled") and times == 2:
+            return replace(row, status="crashed", reason="the process was killed", samples={})
+        return alternating(row, 1.5 if is_(row, "tiled") else 1.0, draw, 0.003)
+
+    mine = of(checked(change, ("tiled", "register"), Rules(0.05, interleaved=True)), "tiled")
+    assert (mine.verdict, mine.reason) == ("broken", "measured again: crashed: the process was killed")
 
 
 @pytest.mark.parametrize(
