@@ -231,7 +231,9 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     facts = run.header.devices[device]
     driver = driver_name(facts).removeprefix(f"{facts.label.split()[0]} ")
     driver = _VERSION.sub(r"\1", driver)
-    pieces = (facts.label, driver, count_noun(facts.compute_units, "compute unit"))
+    is_twin = sum(each.title == facts.title for each in run.header.devices) > 1
+    which = (f"device {facts.index}",) if is_twin else ()
+    pieces = (facts.label, *which, driver, count_noun(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
     unit = "matrix unit" if facts.type == "cpu" else "tensor core"

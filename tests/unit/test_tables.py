@@ -20,7 +20,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.pages import Wanted, report_html
 from gemmbench.probes import peak_table
-from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, stack
+from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, heading, stack
 from gemmbench.stats import rates
 from gemmbench.views import format_markdown, show
 from tests import fake_memory
@@ -461,3 +461,9 @@ def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
         assert f"0  {stand_in}, cpu" in pages[3]
         assert to_csv(run).count(stand_in) == sum(row.device >= 0 for row in run.rows)
         assert replace(device, vendor=name).label == "unnamed device"
+
+
+def test_two_equal_cards_have_their_numbers() -> None:
+    cards = tuple(replace(fake.GPU, index=index) for index in (0, 1))
+    one, two = (Run(fake.header(("peak",), devices), ()) for devices in (cards[:1], cards))
+    assert heading(two, 1) == (heading(one, 0)[0], "device 1", *heading(one, 0)[1:])
