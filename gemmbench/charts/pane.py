@@ -28,7 +28,7 @@ from gemmbench import UsageError
 from gemmbench.charts import SUFFIXES
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
-from gemmbench.model.run_file import Run, replace_file
+from gemmbench.model.run_file import Run, device_name, replace_file
 from gemmbench.model.units import clean, reason_of
 
 Families = Mapping[str, str]  # family by variant, in the order of the ladder
@@ -192,15 +192,6 @@ def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) ->
     tick_texts(axis, text)
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())
-
-
-def device_name(run: Run, device: int) -> str:
-    """The name of a device, with its number if another one has the same name. For the host, its processor."""
-    if device == HOST:
-        return clean(run.header.host.cpu)
-    names = [each.name for each in run.header.devices]
-    number = f" ({device})" if names.count(names[device]) > 1 else ""
-    return clean(names[device]) + number
 
 
 def stem(run: Run) -> str:

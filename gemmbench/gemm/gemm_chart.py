@@ -18,7 +18,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import Problem, Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, device_name
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.progress import sample
@@ -108,7 +108,7 @@ def _best(curve: Curve, scope: str) -> float:
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
     """The sweeps of runs: panels of one device, type and shape share a chart."""
     keyed = [
-        ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
+        ((device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
         if (axis := panels.sweep_axis(run.rows))
         for panel in panels.panels(run, axis, tuple(families))
@@ -312,7 +312,7 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> Iterator[pane.Pane
                 top[0]
                 for other in (run, *runs)
                 for index in range(len(other.header.devices))
-                if pane.device_name(other, index) == pane.device_name(run, device)
+                if device_name(other, index) == device_name(run, device)
                 and (top := derive.best_bandwidth(other, index))
             )
             painted = partial(_paint_roofs, subject=subject, rows=rows, families=families, peak=peak.rate)

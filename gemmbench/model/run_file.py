@@ -21,10 +21,10 @@ from msgspec import UNSET, UnsetType
 
 from gemmbench import UsageError
 from gemmbench.model.case import Policy
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import HOST, DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
-from gemmbench.model.units import count_noun, percent, reason_of
+from gemmbench.model.units import clean, count_noun, percent, reason_of
 
 if sys.platform == "win32":
     import msvcrt
@@ -369,6 +369,15 @@ _OUTPUT_OPTIONS = {
     **dict.fromkeys(("--save", "--plot", "--report", "--format", "--patience"), 1),
     **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
 }
+
+
+def device_name(run: Run, device: int) -> str:
+    """The name of a device, with its number if another one has the same name. For the host, its processor."""
+    if device == HOST:
+        return clean(run.header.host.cpu)
+    names = [each.name for each in run.header.devices]
+    number = f" ({device})" if names.count(names[device]) > 1 else ""
+    return run.header.devices[device].label + number
 
 
 def essential(command: Iterable[str]) -> tuple[str, ...]:

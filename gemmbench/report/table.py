@@ -18,7 +18,7 @@ from rich.text import Text
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST, driver_name
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, device_name
 from gemmbench.model.units import clean, count_noun
 from gemmbench.stats import rates
 
@@ -231,9 +231,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     facts = run.header.devices[device]
     driver = driver_name(facts).removeprefix(f"{facts.label.split()[0]} ")
     driver = _VERSION.sub(r"\1", driver)
-    is_twin = sum(each.title == facts.title for each in run.header.devices) > 1
-    which = (f"device {facts.index}",) if is_twin else ()
-    pieces = (facts.label, *which, driver, count_noun(facts.compute_units, "compute unit"))
+    pieces = (device_name(run, device), driver, count_noun(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
     unit = "matrix unit" if facts.type == "cpu" else "tensor core"

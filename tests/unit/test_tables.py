@@ -466,4 +466,4 @@ def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
 def test_two_equal_cards_have_their_numbers() -> None:
     cards = tuple(replace(fake.GPU, index=index) for index in (0, 1))
     one, two = (Run(fake.header(("peak",), devices), ()) for devices in (cards[:1], cards))
-    assert heading(two, 1) == (heading(one, 0)[0], "device 1", *heading(one, 0)[1:])
+    assert heading(two, 1) == (f"{heading(one, 0)[0]} (1)", *heading(one, 0)[1:])
