@@ -79,9 +79,8 @@ def command(kind: type[Options], run: Command, *arguments: click.Argument) -> cl
     decorated: Command = folded
     for name in reversed(specs(kind)):
         decorated = click_option(kind, name)(decorated)
-    made = click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(decorated)
-    made.params[:0] = arguments
-    return made
+    own_help = inspect.cleandoc(kind.help)
+    return click.command(kind.command, Grouped, help=own_help, params=[*arguments])(decorated)
 
 
 def click_option(kind: type[Options], name: str, **changes: Any) -> Callable[[Command], Command]:

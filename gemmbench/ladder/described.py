@@ -23,7 +23,10 @@ from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-_LENGTHS = (*"mnk", "lda", "ldb", "ldc", "ta", "tb", "rows_a", "columns_a", "rows_b", "columns_b", "itemsize")
+_LENGTHS = (
+    *("m", "n", "k", "lda", "ldb", "ldc", "ta", "tb"),
+    *("rows_a", "columns_a", "rows_b", "columns_b", "itemsize"),
+)
 _TRANSPOSED = ("transpose", "transpose_padded", "transpose_tall", "transpose_bytes")
 _COPIES: Mapping[str, Callable[..., Pass]] = {
     name: getattr(entry, name) for name in ("pad", "pad_chunks", "pad_vectors", *_TRANSPOSED)

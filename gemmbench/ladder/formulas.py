@@ -64,7 +64,7 @@ def formula(text: FormulaText, names: Collection[str], is_rule: bool = False) ->
     function raises `ParameterError` if it divides by zero or exceeds 32 bits.
     """
     source = str(text).strip()
-    code, used = _compiled(source, is_rule)
+    code, used = _compile_checked(source, is_rule)
     _refuse_unknown(source, used, names)
 
     def value(values: Values) -> int:
@@ -104,7 +104,7 @@ def holds(*rules: Formula) -> Rule:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
+def _compile_checked(source: str, is_rule: bool) -> tuple[CodeType, tuple[str, ...]]:
     """The code of a formula, and the names that it uses."""
     if len(source) > _MOST_TEXT:
         raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")

@@ -179,7 +179,7 @@ class CachedPeaks(_Cache[Row]):
 
 @dataclass(frozen=True)
 class Burst:
-    """The reference of a run's control bursts, see `quiet.undisturbed`."""
+    """The reference of a run's control bursts, see `quiet.choose_reference`."""
 
     is_host: bool  # of the host's BLAS, not of the device
     seconds: float  # for 10^9 operations

@@ -263,14 +263,14 @@ def _finals_sheet(outcome: Result) -> Sheet:
         {
             "speed": lambda each: f"{units.number(each.speedup.median)} x" if each.speedup else "-",
             "95 % interval": lambda each: _interval(each.speedup) if each.speedup else "-",
-            "result": _final_cells,
+            "result": _result_cell,
         },
         caption="Best configuration compared with the shipped preset, alternating",
         left=["result"],
     )
 
 
-def _final_cells(comparison: FinalComparison) -> Cell:
+def _result_cell(comparison: FinalComparison) -> Cell:
     if comparison.speedup is None:
         return Cell(clean_lines(comparison.reason) or "not timed", style="dim")
     if comparison.speedup.is_above(1):
