@@ -418,7 +418,7 @@ class GemmBench:
         """Enqueue `count` problems back to back; on a CPU also wait. The last may be checked.
 
         On NVIDIA GPUs only the first and the last few have events. A kernel keeps the GPU busy until short
-        problems are queued.
+        problems are queued. A CPU starts when all are.
         """
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
@@ -427,15 +427,16 @@ class GemmBench:
         silent = range(1, count - looks - _STAMPED if is_silent else 1)
         is_short = is_silent and count > 1 and self._device_s < _SHORT_S
         wait = self.runtime.wait(count * len(plan[0]) * self.runtime.launch_s) if is_short else None
-        events = self._enqueue(plan, count - looks, silent)
-        if looks:
-            index = self._rotation.index()
-            (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
-            events += zip((step.role for step in plan[index]), last, strict=True)
-            if self._ahead:  # another batch may come before it is looked at
-                c, left = left, next(self._lefts)
-                cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
-            look = partial(self._check_last, differs, left)
+        with self.runtime.held():
+            events = self._enqueue(plan, count - looks, silent)
+            if looks:
+                index = self._rotation.index()
+                (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
+                events += zip((step.role for step in plan[index]), last, strict=True)
+                if self._ahead:  # another batch may come before it is looked at
+                    c, left = left, next(self._lefts)
+                    cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
+                look = partial(self._check_last, differs, left)
         queued = QueuedBatch(self, events, count, begin, look, len(silent), wait)
         if not self._ahead:
             return queued.finish()

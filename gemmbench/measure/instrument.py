@@ -155,8 +155,6 @@ class Server:
         before = burst()
         while not batches or time.perf_counter() < end:
             waits = _waits()
-            if request.lead:
-                run(bench, request.clock, request.lead, request.work)
             batch = run(bench, request.clock, request.count, request.work)
             waited = _longest(waits, _waits())
             after = burst()

@@ -42,7 +42,6 @@ _LEAST_TURNS = 10
 _LAUNCH_BOUND = 0.5  # of a batch's wall time, spent on launches
 _LONG_S = 0.1  # the request for the next batch is negligible compared with a batch this long
 _SERIES_S = 0.05  # of batches between bursts, until the parent wakes up: it disturbs them
-_LEAD_S = 2e-4  # of problems after a burst, which are not timed
 
 
 @dataclass(frozen=True)
@@ -214,11 +213,10 @@ def _between_bursts(
             count = _power_of_two(quickest_s)
             quickest_s = min(quickest_s, handle.batch(clock, count).wall_s)
     sampled = Sampled((), _power_of_two(quickest_s), "", bursts=handle.bursts)
-    lead = math.ceil(_LEAD_S / quickest_s) if sampled.size > 1 else 0
     started, patience_s = now(), policy.patience_s or 0.0
     while not sampled.stop:
         left_s = max(0.0, started + budget_s + patience_s - now())
-        batches = (*sampled.batches, *handle.series(clock, sampled.size, lead, min(_SERIES_S, left_s)))
+        batches = (*sampled.batches, *handle.series(clock, sampled.size, min(_SERIES_S, left_s)))
         sampled = replace(sampled, batches=batches)
         scope = sampled.scope(next(iter(batches[0].seconds)))
         times = summarize(scope.counted)

@@ -90,7 +90,6 @@ class AskSeries:
     clock: str
     count: int
     work: int
-    lead: int  # problems after each burst that are not timed: caches and threads are then as in a batch
     control: ControlBurst
     seconds: float
 
@@ -319,9 +318,9 @@ class Handle:
         self.start(clock, count, work)
         return self.finish()
 
-    def series(self, clock: str, count: int, lead: int, seconds: float) -> tuple[Batch, ...]:
+    def series(self, clock: str, count: int, seconds: float) -> tuple[Batch, ...]:
         assert self.bursts is not None
-        request = AskSeries(self.number, clock, count, self.work, lead, self.bursts.control, seconds)
+        request = AskSeries(self.number, clock, count, self.work, self.bursts.control, seconds)
         batches = self.instrument.series(request).batches
         for batch in batches:
             self.bursts.seen_s.extend(batch.bursts_s)

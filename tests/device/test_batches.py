@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
 import pyopencl as cl
 import pytest
 
@@ -63,3 +66,18 @@ def test_the_waiting_kernel_ends(first: DeviceFacts) -> None:
     event = runtime.wait(1e-3)
     event.wait()
     assert event.command_execution_status == cl.command_execution_status.COMPLETE
+
+
+def test_a_cpu_starts_when_all_launches_of_a_batch_are_enqueued(first: DeviceFacts) -> None:
+    if first.type != "cpu":
+        pytest.skip("a GPU needs no core of the host's")
+    runtime = executor(first).runtime
+    buffer = runtime.buffer(4096)
+    complete = cl.command_execution_status.COMPLETE
+    with runtime.held():
+        events = [cl.enqueue_fill_buffer(runtime.queue, buffer, np.uint8(1), 0, 4096) for _ in range(9)]
+        runtime.queue.flush()
+        time.sleep(0.01)
+        assert all(event.command_execution_status > complete for event in events)
+    runtime.queue.finish()
+    assert all(event.command_execution_status == complete for event in events)
