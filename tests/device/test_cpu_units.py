@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -136,3 +137,13 @@ def test_a_fault_is_found(
     assert "differ on the exact test" in errors(
         made, kernel, Gemm(70, 99, 200, dtype, 2.0, -1.0), {"DEPTH": 2}
     )
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the assembly is of x86")
+@pytest.mark.parametrize(("kernel", "dtype"), CASES)
+def test_every_driver_compiles_the_assembly(kernel: str, dtype: str) -> None:
+    """Also for a CPU without the unit: assemblers know all instructions."""
+    for device in (each for each in all_devices() if each.type == "cpu"):
+        able = replace(device, units=KERNELS[kernel][-1])
+        case = plan_case(able, kernel, Gemm(64, 64, 64, dtype))
+        assert GemmExecutor(Runtime(able)).build(case).build_s
