@@ -146,8 +146,8 @@ class Server:
         kernel = self._prepared[control.handle][0]
 
         def burst() -> float:
-            run(kernel, control.clock, max(1, control.count // _AWAY), max(1, control.work // _AWAY))
-            batch = run(kernel, control.clock, control.count, control.work)
+            run(kernel, control.clock, max(1, control.count // _AWAY), 1)
+            batch = run(kernel, control.clock, control.count, 1)
             return _short(batch.finest_s * batch.count / control.operations * GIGA)
 
         batches: list[Batch] = []

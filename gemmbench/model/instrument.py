@@ -78,7 +78,6 @@ class ControlBurst:
     handle: int
     clock: str
     count: int
-    work: int
     operations: int  # in one burst
 
 

@@ -33,11 +33,11 @@ _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
 def control_case(device: DeviceFacts | None, case: Case) -> Case:
-    """A kernel on all cores of a CPU, or the BLAS's product: its time shows whether others use them."""
+    """A product on all cores of a CPU, by `naive` or the BLAS: its time shows whether others use them."""
     if device is None:
         return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
-    loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": "4"}
-    return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
+    problem = Gemm(48 * device.compute_units, 96, 96)
+    return Case("gemm", device.index, "naive", "float", {"WX": 16, "WY": 16}, problem)
 
 
 def amount(prepared: Prepared) -> int:

@@ -23,7 +23,7 @@ from gemmbench.model.instrument import LEAST_SAMPLES, Bursts, NotMeasuredError, 
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import FAILED, Row, Scope
 from gemmbench.model.run_file import RunFile, RunFileError
-from gemmbench.probes.race import amount, control_case, trips_for
+from gemmbench.probes.race import control_case
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 
@@ -67,15 +67,12 @@ class Control:
 
     def _control_bursts(self, case: Case, device: DeviceFacts | None, known_s: float) -> Bursts:
         """Prepare the control case that goes with a case, as bursts of about 0.7 ms."""
-        handle = self._worker.prepare(control_case(device, case), device, Policy())
-        clock, unit = handle.prepared.clocks[0], amount(handle.prepared)
-        if device is None:  # a BLAS has no loop to lengthen, so several products
-            handle.batch(clock, 1)
-            count, trips = math.ceil(_BURST_S / min(handle.batch(clock, 1).wall_s for _ in range(3))), 1
-        else:
-            count, trips = 1, trips_for(handle, _BURST_S)
-        control = wire.ControlBurst(handle.number, clock, count, trips, unit * count * trips)
-        return Bursts(control, known_s)
+        control = control_case(device, case)
+        handle = self._worker.prepare(control, device, Policy())
+        clock = handle.prepared.clocks[0]
+        handle.batch(clock, 1)
+        count = math.ceil(_BURST_S / min(handle.batch(clock, 4).finest_s for _ in range(3)))
+        return Bursts(wire.ControlBurst(handle.number, clock, count, control.gemm.flops * count), known_s)
 
 
 def run_plan(

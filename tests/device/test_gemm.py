@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import shutil
+import statistics
 import weakref
 from dataclasses import replace
 from functools import partial
@@ -230,7 +231,8 @@ def _assert_it_adds_up(row: Row, memory: str) -> None:
     for parts, wanted in ((row.parts, True), (row.cycle, memory in runtime_module.MAPPED)):
         assert bool(parts) == wanted
         sums = [sum(part) for part in zip(*(parts[name] for name in parts if name != WHOLE), strict=True)]
-        assert parts.get(WHOLE, sums) == pytest.approx(sums, rel=0.03)
+        ratios = [whole / added for whole, added in zip(parts.get(WHOLE, sums), sums, strict=True)]
+        assert statistics.median(ratios or [1.0]) == pytest.approx(1, rel=0.03)  # others may come in between
 
 
 @pytest.mark.every_driver

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
@@ -15,7 +16,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe
 from gemmbench.probes.opencl import ProbeExecutor, chains, matrix_tiles
-from gemmbench.probes.race import control_case, trips_for
+from gemmbench.probes.race import control_case
 from gemmbench.suite.plan import peak_plan
 from tests import in_process
 from tests.device.conftest import runtime
@@ -90,14 +91,13 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert [line.split(":")[0] for line in row.race[:2]] == ["tried variants (G/s)", "tried chains (G/s)"]
 
 
-def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: DeviceFacts) -> None:
-    instrument = in_process.InProcess(ProbeExecutor(runtime(device)))
-    case = Case("gemm", device.index, "naive", "float", {})
-    with instrument.prepare(control_case(device, case), device, QUICK) as handle:
-        control = replace(handle, work=trips_for(handle, 0.005))
-        assert control.verify("before").check.verdict == "ok"
-        assert control.batch(control.prepared.clocks[0], 1).count == 1
-        assert handle.prepared.trips[0] <= control.work <= handle.prepared.trips[1]
+def test_the_control_case_is_a_product_that_is_right(device: DeviceFacts) -> None:
+    instrument = in_process.InProcess(GemmExecutor(runtime(device)))
+    case = control_case(device, Case("peak", device.index, "flops", "double", {"width": 8}))
+    with instrument.prepare(case, device, QUICK) as handle:
+        assert handle.prepared.clocks[0] == "device"
+        assert handle.batch("device", 4).count == 4
+        assert handle.verify("before").check.verdict == "ok"
 
 
 def test_without_a_device_the_control_case_is_a_product_of_the_hosts_blas() -> None:

@@ -81,9 +81,10 @@ def test_each_process_has_bursts_of_its_own() -> None:
     machine = Machine()
     run(machine, cases(0, HOST, 0))
     assert set(machine.bursts) == {0, None}
-    assert [each.control.count for each in machine.bursts.values()] == [1, 701]  # products of 1 us
-    assert machine.bursts[0].control.work * 1e-6 == pytest.approx(session._BURST_S, rel=0.5)
-    assert machine.bursts[0].control.operations == 100 * machine.bursts[0].control.work
+    device, host = (each.control for each in machine.bursts.values())
+    assert device.count == host.count == pytest.approx(session._BURST_S / 1e-6, abs=1)  # products of 1 us
+    assert device.operations == device.count * 2 * 48 * fake.CPU.compute_units * 96 * 96
+    assert host.operations == host.count * 2 * 256**3
 
 
 def test_rows_on_a_gpu_have_none() -> None:

@@ -26,7 +26,7 @@ from gemmbench.suite.cached import CachedBursts
 from tests import fake_runs as fake
 from tests.fake_instrument import FakeInstrument
 
-CONTROL = ControlBurst(99, "device", 1, 100, 10**9)
+CONTROL = ControlBurst(99, "device", 100, 10**9)
 
 
 def scope(bursts: list[float], seconds: float = 0.001, waited: float = 0.0, size: int = 4) -> Scope:
@@ -273,7 +273,7 @@ class OneExecutor:
 def served() -> tuple[Series, list[tuple[str, int, int]]]:
     machine: Any = OneExecutor()
     server = child.Server(lambda: machine)
-    for number, variant in ((0, "tiled"), (99, "flops")):
+    for number, variant in ((0, "tiled"), (99, "naive")):
         server.answer(Prepare(number, Case("gemm", 0, variant, "float", {}, Gemm(8, 8, 8)), None, Policy()))
     series = server.answer(AskSeries(0, "device", 4, 1, CONTROL, 0.0))
     assert isinstance(series, Series)
@@ -282,7 +282,7 @@ def served() -> tuple[Series, list[tuple[str, int, int]]]:
 
 def test_a_burst_runs_before_and_after_and_a_part_of_each_is_thrown_away() -> None:
     series, log = served()
-    assert log == [("flops", 1, 25), ("flops", 1, 100), ("tiled", 4, 1), *log[:2]]
+    assert log == [("naive", 25, 1), ("naive", 100, 1), ("tiled", 4, 1), *log[:2]]
     (batch,) = series.batches
     assert batch.bursts_s == (1e-4, 1e-4)  # 100 us for 10^9 operations
     assert batch.count == 4
