@@ -11,8 +11,9 @@ from gemmbench.ladder import cpu, few, gpu, nvidia, own
 from gemmbench.ladder.described import DESCRIBED
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, GEMM_DTYPES
+from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import Run
 
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
@@ -119,6 +120,14 @@ def conversion(variant: str, dtype: str) -> str:
     if not DTYPES[dtype].dropped:
         return ""
     return "rounded" if variant in BASELINES else "cut"
+
+
+def control_case(device: DeviceFacts | None, case: Case) -> Case:
+    """A product on all cores of a CPU, by `naive` or the BLAS: its time shows whether others use them."""
+    if device is None:
+        return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
+    problem = Gemm(48 * device.compute_units, 96, 96)
+    return Case("gemm", device.index, "naive", "float", {"WX": 16, "WY": 16}, problem)
 
 
 def variant_of(case: Case) -> Variant:

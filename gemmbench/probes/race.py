@@ -13,10 +13,9 @@ import numpy as np
 
 from gemmbench.model import quiet
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Parameters
 from gemmbench.model.units import GIGA, by_key, number, rate_text
 from gemmbench.stats.ceilings import Ceiling, why_above
@@ -30,14 +29,6 @@ _RATIO_RUNS = 4
 _MOST_RATIO_RUNS = 24
 _MOST_RATIO_S, _MOST_RATIO_BUDGETS = 2.0, 6.0  # whichever is less
 _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
-
-
-def control_case(device: DeviceFacts | None, case: Case) -> Case:
-    """A product on all cores of a CPU, by `naive` or the BLAS: its time shows whether others use them."""
-    if device is None:
-        return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
-    problem = Gemm(48 * device.compute_units, 96, 96)
-    return Case("gemm", device.index, "naive", "float", {"WX": 16, "WY": 16}, problem)
 
 
 def amount(prepared: Prepared) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from gemmbench.gemm.measure import INTERLEAVED_S
+from gemmbench.ladder import control_case
 from gemmbench.measure.child import Worker
 from gemmbench.model import instrument as wire
 from gemmbench.model import quiet
@@ -23,7 +24,6 @@ from gemmbench.model.instrument import LEAST_SAMPLES, Bursts, NotMeasuredError, 
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import FAILED, Row, Scope
 from gemmbench.model.run_file import RunFile, RunFileError
-from gemmbench.probes.race import control_case
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 

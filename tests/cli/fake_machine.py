@@ -22,13 +22,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gemmbench.ladder import control_case
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import Built, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Resources, Row, Work
 from gemmbench.model.run_file import load
-from gemmbench.probes.race import control_case
 from tests import fake_runs
 from tests.cli.recorded import Recorded
 

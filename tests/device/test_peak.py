@@ -9,6 +9,7 @@ import pytest
 
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import control_case
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
@@ -16,7 +17,6 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe
 from gemmbench.probes.opencl import ProbeExecutor, chains, matrix_tiles
-from gemmbench.probes.race import control_case
 from gemmbench.suite.plan import peak_plan
 from tests import in_process
 from tests.device.conftest import runtime
