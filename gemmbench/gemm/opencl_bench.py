@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -144,8 +145,9 @@ class QueuedBatch:
             origin = self.bench.runtime.origin_ns
             stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self.events]
         steps = len(stamps) // (self.count - self.silent)
-        # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
-        first, last = bool(self.silent), bool(self.check_last) and self.count > _FEW
+        # Of several, the first is not timed, whose threads sleep, nor the last on an erased C.
+        is_cpu, is_long = self.bench.runtime.facts.type == "cpu", self.count > _FEW
+        first, last = bool(self.silent) or (is_cpu and is_long), bool(self.check_last) and is_long
         timed = stamps[first * steps : len(stamps) - last * steps]
         count, span = len(timed) // steps, (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
         passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
@@ -240,7 +242,8 @@ class GemmBench:
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._own: Check | None = Check()  # of the case's own operands, if not by `Answers`; None until then
         self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
-        self.timed: list[list[float]] = []  # by batch of the device scope: each launch's seconds of a problem
+        # By batch of the device scope: each launch's seconds of a problem. Control bursts run for hours.
+        self.timed: deque[list[float]] = deque(maxlen=1000)
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -418,7 +421,7 @@ class GemmBench:
         """Enqueue `count` problems back to back; on a CPU also wait. The last may be checked.
 
         On NVIDIA GPUs only the first and the last few have events. A kernel keeps the GPU busy until short
-        problems are queued. A CPU starts when all are.
+        problems are queued. A CPU starts when all launches are enqueued.
         """
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it

@@ -123,7 +123,7 @@ def conversion(variant: str, dtype: str) -> str:
 
 
 def control_case(device: DeviceFacts | None, case: Case) -> Case:
-    """A product on all cores of a CPU, by `naive` or the BLAS: its time shows whether others use them."""
+    """A product on all cores, by `naive` or the BLAS: its time shows whether others use them."""
     if device is None:
         return Case("gemm", HOST, case.variant, "float", {}, Gemm(256, 256, 256))
     problem = Gemm(48 * device.compute_units, 96, 96)

@@ -172,7 +172,7 @@ class Runtime:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """On a CPU, start what is enqueued when the block ends: enqueuing takes a core."""
+        """On a CPU, hold what is enqueued until the block ends: enqueuing takes a core."""
         if self.facts.type != "cpu":
             yield
             return

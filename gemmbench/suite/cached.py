@@ -189,7 +189,7 @@ class Burst:
 class CachedBursts(_Cache[Burst]):
     """The references of earlier runs: a run that is always disturbed would seem undisturbed."""
 
-    name = "products"
+    name = "naive-bursts"  # bursts of other work are no reference
     kind = _File[Burst]
     unread = "cannot read the control bursts of earlier runs"
     unwritten = "cannot keep the control bursts for the next run"

@@ -87,6 +87,13 @@ def test_each_process_has_bursts_of_its_own() -> None:
     assert host.operations == host.count * 2 * 256**3
 
 
+def test_a_burst_has_no_more_products_than_the_wall_clock_allows() -> None:
+    machine = Machine()
+    machine.event_share = 1e-6
+    run(machine, cases(0))
+    assert machine.bursts[0].control.count == pytest.approx(10 * session._BURST_S / 1e-6, abs=1)
+
+
 def test_rows_on_a_gpu_have_none() -> None:
     machine = Machine()
     run(machine, cases(1, 0), (fake.CPU, fake.GPU))

@@ -491,6 +491,20 @@ def test_a_silent_chain_is_the_time_of_the_device_and_launches_are_timed_by_the_
     assert batch.launch_s == pytest.approx(4, rel=0.1)  # what kept the device busy meanwhile
 
 
+@pytest.mark.parametrize(
+    ("kind", "count", "kernel_s"), [("cpu", 4, 1e-5), ("cpu", 2, 5e-5), ("gpu", 4, 3e-5)]
+)
+def test_the_first_of_several_problems_on_a_cpu_is_not_timed(kind: str, count: int, kernel_s: float) -> None:
+    def event(number: int) -> SimpleNamespace:
+        profile = SimpleNamespace(start=0, end=10_000 if number else 90_000)
+        return SimpleNamespace(profile=profile, wait=lambda: None)
+
+    bench = SimpleNamespace(runtime=bench_runtime(kind), timed=[])
+    events = [("multiply", event(number)) for number in range(count)]
+    batch = QueuedBatch(cast(GemmBench, bench), events, count, 0.0).finish()
+    assert batch.seconds["kernel"] == pytest.approx(kernel_s)
+
+
 def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
     def event(ns: int) -> SimpleNamespace:
         return SimpleNamespace(profile=SimpleNamespace(start=0, end=ns), wait=lambda: None)
