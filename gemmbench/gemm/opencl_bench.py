@@ -145,7 +145,7 @@ class QueuedBatch:
             origin = self.bench.runtime.origin_ns
             stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self.events]
         steps = len(stamps) // (self.count - self.silent)
-        # Of several, the first is not timed, whose threads sleep, nor the last on an erased C.
+        # Not timed of several: the first, which wakes a CPU's threads, and the last, on an erased C.
         is_cpu, is_long = self.bench.runtime.facts.type == "cpu", self.count > _FEW
         first, last = bool(self.silent) or (is_cpu and is_long), bool(self.check_last) and is_long
         timed = stamps[first * steps : len(stamps) - last * steps]
@@ -436,7 +436,7 @@ class GemmBench:
                 index = self._rotation.index()
                 (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
                 events += zip((step.role for step in plan[index]), last, strict=True)
-                if self._ahead:  # another batch may come before it is looked at
+                if self._ahead:  # another batch may come before it is checked
                     c, left = left, next(self._lefts)
                     cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
                 look = partial(self._check_last, differs, left)

@@ -96,7 +96,7 @@ Plant = Callable[..., None]
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
-    """Replace pieces of the kernels' text, each of which must occur in one of the files."""
+    """Replace pieces of the kernels' text. Each must occur in one of the files."""
 
     def plant(*pieces: tuple[str, str], files: Sequence[str] = ("gemm/01_naive.cl",)) -> None:
         text: Any = kernel_files.text
