@@ -51,7 +51,7 @@ def row(variant: str, gflops: float, disturbed: int = 0, waited: int = 0) -> Row
         (seconds_s,) * quiet + (2 * seconds_s,) * slow, 1, "budget",
         bursts_s=(BURST_S,) * 2 * (quiet + waited) + (2 * BURST_S,) * 2 * disturbed,
         waited_s=(0.0,) * quiet + (seconds_s,) * waited + (0.0,) * disturbed,
-        quiet_s=(0.94 * BURST_S, 1.06 * BURST_S),
+        quiet_s=(0.95 * BURST_S, 1.05 * BURST_S),
     )  # fmt: skip
     plain = fake.gemm_row(variant, PROBLEM, gflops, -1 if on_host else 0)
     return replace(plain, samples={"host" if on_host else "device": scope})

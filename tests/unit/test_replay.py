@@ -75,19 +75,16 @@ def test_kernels_of_quiet_batches_fail_alone_above_a_ratio_that_unchanged_ones_n
     runs = recorded(DATA.with_name("quiet") / "cpu-intel.jsonl").runs
     assert len(runs) >= 20
     for half in (runs[::2], runs[1::2]):
-        pairs = [compare([old], [new]) for old in half for new in half if old is not new]
-        assert all(made.ok for made in pairs)
-        sure = [line for made in pairs for line in made.lines if not any(line.uncertain)]
-        assert len(sure) > 200
-        assert max(line.ratio.smaller for line in sure if line.ratio) < QUIET_LIMIT
-        slow = [
-            compare([old], [slowed(new, 1.7, line.key)])
-            for old in half[:2]
-            for new in half[2:3]
-            for line in sure[:4]
+        pairs = [(old, new, compare([old], [new])) for old in half for new in half if old is not new]
+        assert all(made.ok for *_, made in pairs)
+        sure = [
+            (old, new, line) for old, new, made in pairs for line in made.lines if not any(line.uncertain)
         ]
-        found = [line.verdict for made in slow for line in made.lines]
-        assert "slower" in found
+        assert len(sure) >= 30
+        assert max(line.ratio.smaller for *_, line in sure if line.ratio) < QUIET_LIMIT
+        for old, new, line in sure[:8]:
+            slow = compare([old], [slowed(new, 1.7, line.key)])
+            assert [each.key for each in slow.lines if each.verdict == "slower"] == [line.key]
 
 
 def test_a_check_finds_a_kernel_that_takes_two_and_a_half_times_as_long() -> None:

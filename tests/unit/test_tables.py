@@ -272,7 +272,7 @@ def quiet_run() -> Run:
         share = 0.02 if row.variant == "tiled" else 0.8
         samples = {
             name: replace(scope, bursts_s=(1.0,) * (calm := 2 * round(share * len(scope.seconds)))
-            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=(0.94, 1.06))
+            + (1.3,) * (2 * len(scope.seconds) - calm), quiet_s=(0.95, 1.05))
             for name, scope in row.samples.items()
         }  # fmt: skip
         return replace(row, samples=samples)
