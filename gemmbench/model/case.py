@@ -44,7 +44,7 @@ class Policy:
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
     seed: int = 1  # of generated operands
-    patience_s: float | None = None  # for rows that lack quiet batches; None: see `suite.session`
+    patience_s: float | None = None  # to measure uncertain rows again; None: see `suite.session`
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
 

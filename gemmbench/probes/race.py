@@ -54,7 +54,11 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
 
 def with_sampled_work(handle: Handle) -> Handle:
     """A handle with as much work as lasts about 10 ms, or 3 ms between control bursts."""
-    return replace(handle, work=trips_for(handle, quiet.BATCH_S if handle.bursts else LAUNCH_S))
+    if not handle.bursts:
+        return replace(handle, work=trips_for(handle, LAUNCH_S))
+    steps = round(math.log2(trips_for(handle, quiet.BATCH_S)))  # powers of two, which visits share
+    least, most = handle.prepared.trips
+    return replace(handle, work=max(least, min(1 << steps, most)))
 
 
 @dataclass(frozen=True)

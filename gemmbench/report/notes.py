@@ -248,12 +248,11 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
         alike = by_key(where(row).rpartition(" ")[::2] for row in rows)
         return "; ".join(f"{words} {', '.join(dict.fromkeys(last))}".strip() for words, last in alike.items())
     groups = by_key((clean(row.title), where(row)) for row in rows)
-    by_place = by_key((_at([*dict.fromkeys(labels)], every, each), name) for name, labels in groups.items())
+    unique = ((name, dict.fromkeys(labels)) for name, labels in groups.items())
+    by_place = by_key(
+        (f"every {each}" if 1 < every == len(at) else ", ".join(at), name) for name, at in unique
+    )
     return "; ".join(f"{', '.join(_counted(names))} at {text}" for text, names in by_place.items())
-
-
-def _at(labels: Sequence[str], every: int, each: str) -> str:
-    return f"every {each}" if every > 1 and len(labels) == every else ", ".join(labels)
 
 
 def _counted(names: Sequence[str]) -> list[str]:

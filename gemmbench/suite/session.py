@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -22,13 +22,14 @@ from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, S
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import LEAST_SAMPLES, Bursts, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import FAILED, Row, Scope
+from gemmbench.model.row import FAILED, Row
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import upper_bound
 
 _VISIT_S = 1.0  # at most, for a clock of a row that is visited again, until enough batches are quiet
-# For rows that lack quiet batches, without --patience: as long as the plan took, half of that from 20 s on
+_MOST_VISITS = 3  # to a row with a wide interval: it may be the kernel's own
+# For uncertain rows, without --patience: as long as the plan took, half of that from 20 s on
 _LEAST_PATIENCE_S, _PATIENCE_S = 10.0, 60.0
 _RESUMED_S = 1.0  # that a row took about, if it was in the file already
 _BURST_S = 7e-4  # of a control burst: shorter and longer ones repeat less well (docs/methodology.md)
@@ -87,7 +88,7 @@ def run_plan(
 ) -> Generator[Event, None, None]:
     """Measure a plan case by case, save its rows, and yield its events.
 
-    Rows that lack quiet batches are measured again, until the policy's patience is used up: by default as
+    Uncertain rows on CPUs are measured again, until the policy's patience is used up: by default as
     long as the plan took, from 20 s on half of that, at most 60 s. Their batches join the earlier ones.
     """
     known_s = known_s or {}
@@ -104,34 +105,39 @@ def run_plan(
     plan_s = now - begin + _RESUMED_S * sum(case.key in steps.done for case, _ in visited)
     usual_s = min(plan_s, max(_LEAST_PATIENCE_S, plan_s / 2), _PATIENCE_S)
     end = now + (usual_s if policy.patience_s is None else policy.patience_s)
-    turn = 0
-    while time.monotonic() < end and (lacking := _lacking([row for _, row in visited], known_s)):
-        index = next((index for index in lacking if index >= turn), lacking[0])
+    visits, turn = Counter[int](), 0
+    while time.monotonic() < end and (unsure := _unsure([row for _, row in visited], known_s, visits)):
+        index = next((index for index in unsure if index >= turn), unsure[0])
         turn, (case, before) = index + 1, visited[index]
+        visits[index] += 1
         yield Planned(1)
-        yield steps.started(f"{case.label} again: other programs disturbed it")
+        yield steps.started(f"{case.label} again: it is uncertain")
         left_s = min(_VISIT_S, max(0.0, end - time.monotonic()))
         row = yield from steps.measure(case, worker, left_s)
         if row.status == before.status:
-            row = replace(row, samples={**before.samples, **_joined(before, row)})
+            row = _joined(before, row)
         if row.status == before.status or row.status in FAILED:
             visited[index] = case, row
             yield steps.finished(replace(row, supersedes=True))
 
 
-def _lacking(rows: Sequence[Row], known_s: quiet.References) -> list[int]:
-    return [
-        index
-        for index, row in enumerate(quiet.with_references(rows, known_s))
-        if row.status == "ok" and not all(scope.is_complete for scope in row.samples.values())
-    ]
+def _unsure(rows: Sequence[Row], known_s: quiet.References, visits: Counter[int]) -> list[int]:
+    """The positions of rows that lack quiet batches, else of those with a wide interval after few visits."""
+    settled = enumerate(quiet.with_references(rows, known_s))
+    on_cpu = [(i, row) for i, row in settled if row.status == "ok" and rates.has_bursts(row)]
+    lacking = [i for i, row in on_cpu if not all(scope.is_complete for scope in row.samples.values())]
+    noises = {i: [rates.noise(row, name) or 0.0 for name in row.samples] for i, row in on_cpu}
+    return lacking or [i for i in noises if visits[i] < _MOST_VISITS and max(noises[i]) > rates.UNCERTAIN]
 
 
-def _joined(before: Row, after: Row) -> dict[str, Scope]:
-    return {
+def _joined(before: Row, after: Row) -> Row:
+    if (before.work, before.choice) != (after.work, after.choice):  # a probe's race ended differently
+        return max(after, before, key=lambda row: sum(sum(map(quiet.flags, row.samples.values()), ())))
+    joined = {
         name: quiet.join_visits(before.samples[name], scope) if name in before.samples else scope
         for name, scope in after.samples.items()
     }
+    return replace(after, samples={**before.samples, **joined})
 
 
 class Steps:

@@ -1,8 +1,8 @@
-"""Control bursts of the processes of a run, and rows that lack quiet batches and are measured again."""
+"""Control bursts of the processes of a run, and uncertain rows, which are measured again."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
 from gemmbench.model.instrument import Bursts, Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Problem, Row, Scope, current
+from gemmbench.model.row import Problem, Row, Scope, Work, current
 from gemmbench.model.run_file import RunFile, load
 from gemmbench.stats import rates
 from gemmbench.suite import session
@@ -31,6 +31,8 @@ class Machine(FakeProbes):
         super().__init__()
         self._slower = iter(slower)
         self.asked: list[Case] = []
+        self.wide: set[int] = set()  # the visits whose batches differ, though nothing disturbs them
+        self.works: Iterator[Work] = iter(())
         self.bursts: dict[int | None, Bursts] = {}
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
@@ -38,9 +40,12 @@ class Machine(FakeProbes):
         self.clock.now += 1.0
         yield Staged("timing")
         slower, count = next(self._slower, 1.0), 12
-        seconds = (case.problem.m * 1e-6 * slower,) * count
+        one_s = case.problem.m * 1e-6 * slower
+        others_s = 1.3 * one_s if len(self.asked) in self.wide else one_s
+        seconds = (one_s, others_s) * (count // 2)
         scope = Scope(seconds, 1, "stable", bursts_s=(10.0 * slower,) * 2 * count, waited_s=(0.0,) * count)
-        return replace(case.row("ok"), samples={"host": scope}, conditions=Conditions(warm_s=0.05))
+        row = replace(case.row("ok"), samples={"host": scope}, conditions=Conditions(warm_s=0.05))
+        return replace(row, work=next(self.works, None))
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +72,7 @@ def run(
     machine: Machine, plan: Iterable[Case], devices: Sequence[DeviceFacts] = (fake.CPU,),
     patience_s: float | None = None,
 ) -> tuple[list[Event], tuple[Row, ...]]:  # fmt: skip
-    """The events, and the rows in the order of the file. The fastest burst of earlier runs took 10 s."""
+    """The events, and the rows in the order of the file. The reference of earlier runs is 10 s."""
     policy, known_s = Policy(patience_s=patience_s), {"0": 10.0}
     events = list(session.run_plan(tuple(plan), devices, policy, cast(Worker, machine), None, known_s))
     return events, tuple(event.row for event in events if isinstance(event, Finished))
@@ -133,6 +138,37 @@ def test_rows_that_lack_quiet_batches_are_measured_again_one_by_one() -> None:
     assert [len(row.samples["host"].seconds) for row in last] == [12, 36, 36, 12]
     assert all(row.samples["host"].is_complete for row in last)
     assert rates.summary(last[1], "host").median == pytest.approx(128e-6)
+
+
+@pytest.mark.parametrize(
+    ("wide", "order"), [({1}, [64, 128, 64]), ({1, *range(3, 99)}, [64, 128, *[64] * 3])]
+)
+def test_rows_with_a_wide_interval_are_measured_again_three_times_at_most(
+    wide: set[int], order: list[int]
+) -> None:
+    """The interval may be the kernel's own."""
+    machine = Machine()
+    machine.wide = wide
+    _, rows = run(machine, cases(0, 0), patience_s=100)
+    assert asked(machine) == order
+    assert len(current(rows)[0].samples["host"].seconds) == 12 * order.count(64)
+
+
+def test_rows_that_lack_quiet_batches_come_before_those_with_a_wide_interval() -> None:
+    machine = Machine(1, 1.5)
+    machine.wide = {1}
+    run(machine, cases(0, 0))
+    assert asked(machine) == [64, 128, 128, 64]
+
+
+def test_visits_with_other_work_are_not_joined() -> None:
+    """A probe's race chooses the trips of a loop anew: the seconds of a launch are of other work."""
+    machine = Machine(1.5, 1)
+    machine.works = iter((Work(flops=100), Work(flops=200)))
+    _, rows = run(machine, cases(0))
+    (last,) = current(rows)
+    assert (last.work, len(last.samples["host"].seconds)) == (Work(flops=200), 12)
+    assert last.samples["host"].is_complete
 
 
 def test_a_row_is_compared_with_later_bursts() -> None:

@@ -86,7 +86,7 @@ def test_a_search_prints_no_figures_on_a_terminal() -> None:
 def test_nothing_is_cut_in_the_middle(width: int, count: int) -> None:
     """The bar was narrowed to a dash, and the last word of the line was cut."""
     stream = io.StringIO()
-    label = "global-read float width 16 again: other programs slowed the CPU"
+    label = "global-read float width 16 again: it is uncertain"
     with Progress(
         Console(file=stream, force_terminal=True, width=width, color_system=None), False, 0
     ) as shown:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Handle, LostError, NotMeasuredError
+from gemmbench.model.instrument import Bursts, ControlBurst, Handle, LostError, NotMeasuredError
 from gemmbench.model.row import Parameters, Work
 from gemmbench.probes import race as race_module
-from gemmbench.probes.race import Race, doubling, trips_for
+from gemmbench.probes.race import Race, doubling, trips_for, with_sampled_work
 from tests.fake_instrument import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
@@ -55,6 +56,14 @@ def test_a_launch_has_the_work_that_a_probe_needs() -> None:
     assert trips_for(fake.prepare(case, DEVICE, POLICY), 0.01) == 50_000
     fake.trips = (4, 4)
     assert trips_for(fake.prepare(case, DEVICE, POLICY), 0.01) == 4
+
+
+def test_visits_between_control_bursts_have_the_same_work() -> None:
+    """The machine's speed differs from visit to visit."""
+    bursts = Bursts(ControlBurst(1, "device", 1, 1))
+    works = {with_sampled_work(replace(handle(trip_s), bursts=bursts)).work for trip_s in (0.8e-6, 1e-6)}
+    assert works == {4096}
+    assert {with_sampled_work(handle(trip_s)).work for trip_s in (0.8e-6, 1e-6)} == {12_500, 10_000}
 
 
 def test_the_fastest_wins_by_its_operations() -> None:

@@ -129,7 +129,7 @@ class MeasurementOptions(o.Options):
         "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
     patience: float | None = o.timing_option(
-        "Measure rows of a CPU again, up to this long altogether, if other programs disturbed them.  "
+        "Measure uncertain rows of a CPU again, up to this long altogether.  "
         "[default: as long as the rest took, from 20 s on half of that, 60 at most]",
         o.Number(0, or_equal=True),
         metavar="SECONDS",
