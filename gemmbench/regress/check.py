@@ -33,6 +33,7 @@ from gemmbench.report.progress import row_label
 from gemmbench.report.table import Columns, Note, Sheet, html, markdown, stack, table
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
+from gemmbench.suite.cached import CachedBursts
 from gemmbench.suite.job import INCONCLUSIVE, WRONG, Job, Tell, header_of, write_output
 from gemmbench.suite.options import command_line, comparing
 from gemmbench.suite.plan import rebuild_plan
@@ -141,12 +142,13 @@ class CheckJob(ComparisonJob):
             raise UsageError(f"--against {against}: {error.reason}") from None
         # The baseline's table suits its cases, but not a search, nor every case several times.
         view = "" if options.aa or is_tuning(baseline.runs[0]) else baseline.header.view
-        self.header = header_of(devices, host, policy, self.command, view, baseline.header.scope)
+        header = header_of(devices, host, policy, self.command, view, baseline.header.scope)
+        self.header = replace(header, quiet_s=CachedBursts().find(devices))
         self.plan = plan
 
     @cached_property
     def steps(self) -> session.Steps:
-        return session.Steps(self.header.devices, self.header.policy, self.file)
+        return session.Steps(self.header.devices, self.header.policy, self.file, self.header.quiet_s)
 
     def measure(self, listen: Listen) -> None:
         if not self.options.aa:

@@ -171,13 +171,15 @@ def test_a_row_of_a_cpu_fails_alone_only_if_the_control_bursts_agree(
     assert ("measure again with gemmbench check BASE" in found.reason) == (verdict != "slower")
 
 
-def quiet_batches(run: Run, share: float = 1.0) -> Run:
+def quiet_batches(run: Run, share: float = 1.0, reference_s: float = 1.0) -> Run:
     """The run with control bursts between its batches, a share of them undisturbed."""
+    quiet_s = 0.95 * reference_s, 1.05 * reference_s
 
     def with_bursts(scope: Scope) -> Scope:
         count = len(scope.seconds)
         calm = round(share * count)
-        return replace(scope, bursts_s=(1.0,) * 2 * calm + (2.0,) * 2 * (count - calm), quiet_s=(0.94, 1.06))
+        bursts_s = (reference_s,) * 2 * calm + (2 * reference_s,) * 2 * (count - calm)
+        return replace(scope, bursts_s=bursts_s, quiet_s=quiet_s)
 
     rows = (
         replace(row, samples={name: with_bursts(each) for name, each in row.samples.items()})
@@ -198,6 +200,18 @@ def test_a_row_of_quiet_batches_fails_alone_at_a_smaller_ratio(
     found = line(compare([quiet_batches(again(1))], [new]), "tiled", 512)
     assert found.verdict == verdict
     assert ("an uncertain figure" in found.reason) == (share < 1)
+
+
+@pytest.mark.parametrize(("reference_s", "is_slower"), [(1.04, True), (1.06, False), (0.94, False)])
+def test_a_row_of_quiet_batches_fails_only_if_the_machine_was_as_fast_as_before(
+    reference_s: float, is_slower: bool
+) -> None:
+    """Neither run is uncertain: in each of them the bursts agree."""
+    new = quiet_batches(again(2, {("tiled", 512): 1.45}), reference_s=reference_s)
+    found = line(compare([quiet_batches(again(1))], [new]), "tiled", 512)
+    assert found.uncertain == (False, False)
+    assert (found.verdict == "slower") == is_slower
+    assert ("control bursts differ" in found.reason) != is_slower
 
 
 @pytest.mark.parametrize(
