@@ -468,7 +468,8 @@ def _with_rule_of_run(comparison: Comparison) -> Comparison:
 
 def _counted_ratio(line: ComparedRow) -> float:
     is_above = line.verdict == "slower" or line.is_possibly_slower
-    return line.ratio.smaller if line.ratio and is_above else 1.0
+    is_excused = any(line.uncertain) and has_bursts(line.row)  # which show other programs
+    return line.ratio.smaller if line.ratio and is_above and not is_excused else 1.0
 
 
 def why_unfit(spreads: Sequence[float]) -> str:

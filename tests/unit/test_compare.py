@@ -202,6 +202,13 @@ def test_a_row_of_quiet_batches_fails_alone_at_a_smaller_ratio(
     assert ("an uncertain figure" in found.reason) == (share < 1)
 
 
+@pytest.mark.parametrize(("share", "is_slower"), [(1.0, True), (0.0, False)])
+def test_a_run_without_quiet_batches_is_not_slower(share: float, is_slower: bool) -> None:
+    found = compare([quiet_batches(again(1))], [quiet_batches(again(2, machine=1.8), share)])
+    assert found.ok != is_slower
+    assert any("the run is slower" in remark for remark in found.remarks) == is_slower
+
+
 @pytest.mark.parametrize(("reference_s", "is_slower"), [(1.04, True), (1.06, False), (0.94, False)])
 def test_a_row_of_quiet_batches_fails_only_if_the_machine_was_as_fast_as_before(
     reference_s: float, is_slower: bool

@@ -140,18 +140,16 @@ def test_rows_that_lack_quiet_batches_are_measured_again_one_by_one() -> None:
     assert rates.summary(last[1], "host").median == pytest.approx(128e-6)
 
 
-@pytest.mark.parametrize(
-    ("wide", "order"), [({1}, [64, 128, 64]), ({1, *range(3, 99)}, [64, 128, *[64] * 3])]
-)
+@pytest.mark.parametrize(("wide", "visits"), [({1}, 1), ({1, *range(3, 99)}, 3)])
 def test_rows_with_a_wide_interval_are_measured_again_three_times_at_most(
-    wide: set[int], order: list[int]
+    wide: set[int], visits: int
 ) -> None:
     """The interval may be the kernel's own."""
     machine = Machine()
     machine.wide = wide
     _, rows = run(machine, cases(0, 0), patience_s=100)
-    assert asked(machine) == order
-    assert len(current(rows)[0].samples["host"].seconds) == 12 * order.count(64)
+    assert asked(machine) == [64, 128, *[64] * visits]
+    assert len(current(rows)[0].samples["host"].seconds) == 12 * (1 + visits)
 
 
 def test_rows_that_lack_quiet_batches_come_before_those_with_a_wide_interval() -> None:

@@ -69,8 +69,9 @@ def test_a_row_that_was_slow_all_the_time_is_not_quiet() -> None:
     assert not any(quiet.flags(slow))
 
 
-def test_the_known_reference_of_earlier_runs_counts() -> None:
-    assert quiet.choose_reference([1.0] * 10) == 1.0
+def test_the_reference_of_a_run_is_the_known_one_or_a_clock_that_is_not_rare() -> None:
+    assert quiet.choose_reference([*[0.5] * 9, *[1.0] * 91]) == 1.0
+    assert quiet.choose_reference([*[0.5] * 11, *[1.0] * 89]) == 0.5
     assert quiet.choose_reference([1.0] * 10, known_s=0.9) == 0.9
     assert quiet.choose_reference([], known_s=0.0) == 0.0
 
@@ -80,11 +81,6 @@ def test_neither_a_run_at_a_higher_clock_nor_disturbed_ones_are_the_known_refere
     assert quiet.known([*[0.5] * 6, *[1.0] * 15]) == 1.0  # of the last 20
     assert quiet.known([*[0.5] * 6, *[1.0] * 14]) == 0.5
     assert quiet.known([]) == 0.0
-
-
-def test_a_clock_that_seldom_rises_is_no_reference() -> None:
-    assert quiet.choose_reference([*[0.5] * 9, *[1.0] * 91]) == 1.0
-    assert quiet.choose_reference([*[0.5] * 11, *[1.0] * 89]) == 0.5
 
 
 def row_of(each: Scope, device: int = 0) -> Row:
