@@ -24,10 +24,10 @@ from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import FP8_DTYPES, HostArray
+from gemmbench.model.dtypes import FP8_DTYPES, HostArray, allocate_page_aligned
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.runtime import BuiltProgram, Copied, Operand, Shape, allocate_page_aligned
+from gemmbench.opencl.runtime import BuiltProgram, Copied, Operand, Shape
 
 _CUDA_FILES = ("libcuda.so.1", "nvcuda.dll")
 _CUDA_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"

@@ -137,10 +137,7 @@ def _after_samples(
 
 
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case interleaved with its `partner`.
-
-    `WrongError` if its own answer is wrong, `_OtherKernelError` if only that of ``--versus`` cannot run.
-    """
+    """Measure a case interleaved with its `partner`; `_OtherKernelError` if only that one cannot run."""
     yield Staged("building")
     present = replace(case, partner=None)
     name = case.versus.title if case.versus else "the old kernel"

@@ -87,10 +87,7 @@ def _tiles(problem: Gemm, form: Values) -> int:
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
-    """The predicted time, in multiply-adds of a unit, of WHOLE tiles and others cut into PARTS of k.
-
-    See docs/notes/nv-async.md.
-    """
+    """The time of WHOLE tiles and others cut into PARTS of k, in multiply-adds: docs/notes/nv-async.md."""
     k, room = max(1, problem.k), units * len(rates)
     tiles = _tiles(problem, form)
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)

@@ -164,10 +164,7 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """BM, BN, PARTS, STAGES and GROUPS with which all groups finish first, by a table of costs.
-
-    All parts run at once, because they wait for each other.
-    """
+    """BM, BN, PARTS (which all run at once), STAGES and GROUPS that finish first, by a table of costs."""
     units = p.get("GROUPS", max(1, device.compute_units))
     depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
 

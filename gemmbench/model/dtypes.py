@@ -97,8 +97,16 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")  # of `Devic
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
 HostArray = npt.NDArray[Any]  # in host memory, of any type
+PAGE = 4096  # bytes
 _AT_ONCE = 1 << 20  # elements: as doubles 8 MiB, which caches hold
 _THREADS = ThreadPoolExecutor(4)  # which start with the first parts
+
+
+def allocate_page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
+    """An uninitialised host array that starts on a page."""
+    raw = np.empty(count * dtype.itemsize + PAGE, np.uint8)
+    start = -raw.ctypes.data % PAGE
+    return raw[start : start + count * dtype.itemsize].view(dtype)
 
 
 def blocks(length: int, size: int, times: int = 1) -> list[slice]:

@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import HostArray, by_parts
+from gemmbench.model.dtypes import PAGE, HostArray, allocate_page_aligned, by_parts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, text
 from gemmbench.model.problem import Gemm
@@ -308,7 +308,6 @@ def _code(error: Any) -> str:
         return ""
 
 
-_PAGE = 4096
 _WORTH_HUGE_PAGES = 4 << 20  # bytes: from there on numpy asks for them
 SVM = ("svm", "svm-fine")
 MAPPED = ("mapped", *SVM)
@@ -322,9 +321,9 @@ def choose_memory(mode: str, device: DeviceFacts) -> str:
 
 def ask_for_huge_pages(address: int, nbytes: int) -> None:
     """Ask the system to back 4 MiB or more with huge pages, as numpy does: small ones stop prefetching."""
-    advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, _PAGE) * _PAGE
+    advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, PAGE) * PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
-        length = (address + nbytes) // _PAGE * _PAGE - begin
+        length = (address + nbytes) // PAGE * PAGE - begin
         ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), advice)
 
 
@@ -547,13 +546,6 @@ def operand(
         if mode in SVM:
             return SharedMemory(runtime, shape, dtype, image, fine=mode == "svm-fine")
         return Copied(runtime, shape, dtype, image, behind, pinned=mode == "staged")
-
-
-def allocate_page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
-    """An uninitialised host array that starts on a page."""
-    raw = np.empty(count * dtype.itemsize + _PAGE, np.uint8)
-    start = -raw.ctypes.data % _PAGE
-    return raw[start : start + count * dtype.itemsize].view(dtype)
 
 
 def resources_of(

@@ -14,12 +14,12 @@ import pyopencl as cl
 
 from gemmbench.ladder.variant import smaller_group
 from gemmbench.model.device import DeviceFacts, is_cache_assumed, last_level_cache
-from gemmbench.model.dtypes import HostArray
+from gemmbench.model.dtypes import HostArray, allocate_page_aligned
 from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import NO_CLOCK, Check, Parameters, Work
 from gemmbench.model.units import ceil_div, size
-from gemmbench.opencl.runtime import BuiltProgram, Runtime, allocate_page_aligned, errors
+from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
 from gemmbench.probes import memory
 from gemmbench.probes.memory import FLOAT_BYTES, MemoryProbe, RepeatedTable, Way
 
