@@ -47,7 +47,7 @@ RUN_LIMIT = 1.5  # a run fails if half of its rows take longer than this
 ROW_LIMIT = 1.5  # a row of a GPU fails above this, as does a row that `check` measured again
 CPU_LIMIT = 2.0  # a row of a CPU, if no other program ran
 # A kernel on a CPU with enough quiet batches. No pair of certain, unchanged rows of tests/data/quiet
-# exceeds 1.05. The host's BLAS is excluded: at 128 it takes 1.6 times as long in some processes.
+# exceeds 1.05. The host's BLAS is excluded: 1.6 times at 128, before its matrices started on pages.
 QUIET_LIMIT = 1.4
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %
 _CONTROL = 0.05  # control bursts that differ by more than this show another program

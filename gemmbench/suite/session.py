@@ -126,13 +126,13 @@ def _unsure(rows: Sequence[Row], known_s: quiet.References, visits: Counter[int]
     settled = enumerate(quiet.with_references(rows, known_s))
     on_cpu = [(i, row) for i, row in settled if row.status == "ok" and rates.has_bursts(row)]
     lacking = [i for i, row in on_cpu if not all(scope.is_complete for scope in row.samples.values())]
-    noises = {i: [rates.noise(row, name) or 0.0 for name in row.samples] for i, row in on_cpu}
+    noises = {i: [rates.noise(row, name) or 0.0 for name in row.samples] for i, row in on_cpu if not lacking}
     return lacking or [i for i in noises if visits[i] < _MOST_VISITS and max(noises[i]) > rates.UNCERTAIN]
 
 
 def _joined(before: Row, after: Row) -> Row:
     if (before.work, before.choice) != (after.work, after.choice):  # a probe's race ended differently
-        return max(after, before, key=lambda row: sum(sum(map(quiet.flags, row.samples.values()), ())))
+        return max(after, before, key=lambda row: sum(map(sum, map(quiet.flags, row.samples.values()))))
     joined = {
         name: quiet.join_visits(before.samples[name], scope) if name in before.samples else scope
         for name, scope in after.samples.items()

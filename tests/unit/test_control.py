@@ -160,7 +160,7 @@ def test_rows_that_lack_quiet_batches_come_before_those_with_a_wide_interval() -
 
 
 def test_visits_with_other_work_are_not_joined() -> None:
-    """A probe's race chooses the trips of a loop anew: the seconds of a launch are of other work."""
+    """Each race chooses the loop count again, so launches of two visits do different work."""
     machine = Machine(1.5, 1)
     machine.works = iter((Work(flops=100), Work(flops=200)))
     _, rows = run(machine, cases(0))
